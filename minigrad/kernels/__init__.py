@@ -1,0 +1,82 @@
+"""Kernels, and the one door through which everything computes.
+
+A *kernel* is a function ``kernel(inputs..., out)`` that fills arrays it is given and keeps no Python state: a NumPy
+ufunc, ``np.matmul``, or a function of :mod:`minigrad.kernels.reference`. Nothing else in minigrad writes into an
+array: ops, backward and optimizers call :func:`launch`. A training step is therefore, underneath, a straight list of
+launches on known arrays, which can be recorded, printed, timed and replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import reference as K
+
+__all__ = ["K", "launch", "new", "recording"]
+
+_recorder: Callable[..., None] | None = None  # set while a step is being recorded
+
+
+def new(shape: tuple[int, ...] | int, dtype: Any) -> np.ndarray:
+    """Return an uninitialised array: the ``out`` of a launch.
+
+    Example:
+        >>> new((2, 3), np.float32).shape
+        (2, 3)
+    """
+    return np.empty(shape, dtype)
+
+
+def launch(kernel: Callable[..., Any], *inputs: Any, out: Any = None) -> Any:
+    """Run ``kernel(*inputs, out)`` and return ``out``.
+
+    A ufunc (and ``np.matmul``) may leave ``out`` away: it then allocates its result. A kernel with several results
+    takes a tuple of arrays.
+
+    Example:
+        >>> x = np.array([1.0, 4.0])
+        >>> launch(np.sqrt, x)
+        array([1., 2.])
+        >>> launch(K.sum, x, None, False, out=new((), x.dtype))
+        array(5.)
+    """
+    if out is None:
+        out = kernel(*inputs)
+        if type(out) is not np.ndarray:  # NumPy turns 0-d results into scalars
+            out = np.asarray(out)
+    elif type(out) is tuple:
+        kernel(*inputs, *out)
+    else:
+        kernel(*inputs, out)
+    if _recorder is not None:
+        _recorder(kernel, inputs, out)
+    return out
+
+
+class recording:
+    """Call ``recorder(kernel, inputs, out)`` after every launch inside the ``with`` block.
+
+    Example:
+        >>> names = []
+        >>> with recording(lambda kernel, inputs, out: names.append(kernel.__name__)):
+        ...     _ = launch(np.exp, np.zeros(2))
+        >>> names
+        ['exp']
+    """
+
+    def __init__(self, recorder: Callable[..., None]) -> None:
+        self.recorder = recorder
+
+    def __enter__(self) -> recording:
+        global _recorder
+        if _recorder is not None:
+            raise RuntimeError("recording: another recording is in progress; close it first")
+        _recorder = self.recorder
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        global _recorder
+        _recorder = None
