@@ -47,3 +47,24 @@ def chain(g, d, out):
         np.multiply(g, d, out=out)
         if not np.isfinite(np.add.reduce(out, axis=None)):
             np.copyto(out, 0, where=np.equal(g, 0))
+
+
+def chain_where(g, d, condition, out):
+    """out = g d where the condition holds, else 0; also 0 where g is 0."""
+    chain(g, d, out)
+    np.copyto(out, 0, where=np.logical_not(condition))
+
+
+# --- choice -------------------------------------------------------------------------------------------------------
+
+
+def where(condition, x, y, out):
+    """out = x where the condition holds, else y."""
+    np.copyto(out, y)
+    np.copyto(out, x, where=condition)
+
+
+def select(condition, x, out):
+    """out = x where the condition holds, else 0."""
+    np.copyto(out, 0)
+    np.copyto(out, x, where=condition)

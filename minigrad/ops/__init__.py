@@ -1,0 +1,46 @@
+"""Operations: each a forward with its vector-Jacobian product below it. Importing this gives tensors their operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..engine import Tensor, as_array
+from . import basic
+from .basic import *
+
+__all__ = [*basic.__all__]
+
+
+def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, other: function(other, self)
+
+
+def _compare(ufunc: np.ufunc) -> Callable[..., Any]:
+    def method(self: Tensor, other: Any) -> Tensor:
+        return Tensor(np.asarray(ufunc(self.data, other.data if isinstance(other, Tensor) else other)))
+
+    return method
+
+
+_operators: dict[str, Callable[..., Any]] = {
+    "add": basic.add,
+    "sub": basic.subtract,
+    "mul": basic.multiply,
+    "truediv": basic.divide,
+    "pow": basic.power,
+}
+for _name, _function in _operators.items():
+    setattr(Tensor, f"__{_name}__", _function)
+    setattr(Tensor, f"__r{_name}__", _reflected(_function))
+for _name in ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"):
+    _short = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq"}.get(_name, "ne")
+    setattr(Tensor, f"__{_short}__", _compare(getattr(np, _name)))
+Tensor.__neg__ = basic.negative
+Tensor.__abs__ = basic.abs
+Tensor.__invert__ = lambda self: Tensor(np.logical_not(self.data))
+
+for _function in (basic.abs, basic.astype, basic.clip, basic.exp, basic.log, basic.sqrt):
+    setattr(Tensor, _function.__name__, _function)
