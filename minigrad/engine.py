@@ -319,7 +319,9 @@ class Op:
 
     __slots__ = ("analytic", "elementwise", "forward", "indices", "name", "operands", "variadic")
 
-    def __init__(self, forward: Callable[..., Any], name: str, elementwise: bool, analytic: bool, indices: bool) -> None:
+    def __init__(
+        self, forward: Callable[..., Any], name: str, elementwise: bool, analytic: bool, indices: bool
+    ) -> None:
         kinds = inspect.signature(forward).parameters.values()
         self.forward = forward
         self.name = name
@@ -490,7 +492,7 @@ def _convert(info: Op, values: list[Any]) -> list[Any]:
     for i, a in enumerate(arrays):
         if isinstance(a, np.ndarray) and a.dtype.kind in "fc":
             if a.dtype.kind == "c" and not info.analytic:
-                raise TypeError(f"{info.name}: operand {info.operand(i)} is {a.dtype}; complex numbers have no place here")
+                raise TypeError(f"{info.name}: operand {info.operand(i)} is {a.dtype}; it takes no complex numbers")
             if kind is not None and a.dtype != kind and not (info.analytic and "c" in (kind.kind, a.dtype.kind)):
                 raise TypeError(
                     f"{info.name}: operand {info.operand(where)} is {kind} and operand {info.operand(i)} is {a.dtype}; "
@@ -509,7 +511,7 @@ def _convert(info: Op, values: list[Any]) -> list[Any]:
             if kind is None:
                 out.append(as_array(value))
             elif isinstance(value, complex) and kind.kind != "c" and not info.analytic:
-                raise TypeError(f"{info.name}: operand {info.operand(i)} is complex; complex numbers have no place here")
+                raise TypeError(f"{info.name}: operand {info.operand(i)} is complex; it takes no complex numbers")
             elif isinstance(value, complex):
                 out.append(np.asarray(value))
             elif isinstance(value, float) and kind.kind not in "fc":
@@ -644,11 +646,8 @@ def backward(
         return False
 
     received = seeds
-    ready = []
     with np.errstate(all="ignore"):
-        for source in tuple(seeds):
-            if pending[source] == 0 and finish(source):
-                ready.append(source)
+        ready = [source for source in tuple(seeds) if pending[source] == 0 and finish(source)]
         while ready:
             node = ready.pop()
             slots = received.pop(node, None)

@@ -1,4 +1,4 @@
-"""Operations: each a forward with its vector-Jacobian product below it. Importing this gives tensors their operators."""
+"""Operations, each with its vector-Jacobian product below it. Importing this gives tensors their operators."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Tensor, as_array
-from . import basic
+from ..engine import Tensor
+from . import activation, basic, conv, index, linear, loss, normalization, reduce, shape
+from .activation import *
 from .basic import *
+from .conv import *
+from .index import *
+from .linear import *
+from .loss import *
+from .normalization import *
+from .reduce import *
+from .shape import *
 
-__all__ = [*basic.__all__]
+_modules = (basic, reduce, shape, index, linear, activation, normalization, loss, conv)
+__all__ = [name for module in _modules for name in module.__all__]
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,5 +51,6 @@ Tensor.__neg__ = basic.negative
 Tensor.__abs__ = basic.abs
 Tensor.__invert__ = lambda self: Tensor(np.logical_not(self.data))
 
-for _function in (basic.abs, basic.astype, basic.clip, basic.exp, basic.log, basic.sqrt):
-    setattr(Tensor, _function.__name__, _function)
+for _module in _modules:
+    for _name in _module.METHODS:
+        setattr(Tensor, _name, getattr(_module, _name))

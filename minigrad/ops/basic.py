@@ -1,6 +1,6 @@
 """Arithmetic, powers and elementary functions: element by element, with NumPy's broadcasting.
 
-Every function here computes ``y`` and, below it, ``vjp``: the cotangent of each operand from the cotangent ``gy`` of the
+Every function here computes ``y`` and, below it, ``vjp``: each operand's cotangent from the cotangent ``gy`` of the
 output. Where the local derivative can be infinite, :func:`~minigrad.kernels.reference.chain` multiplies: a zero
 cotangent times anything is 0.
 """
@@ -18,6 +18,7 @@ __all__ = [
     "abs", "add", "arctan2", "astype", "clip", "cos", "divide", "exp", "log", "maximum", "minimum", "multiply",
     "negative", "power", "sign", "sin", "sqrt", "square", "subtract", "tan", "where",
 ]  # fmt: skip
+METHODS = ("abs", "astype", "clip", "exp", "log", "sqrt")  # also methods of Tensor
 
 # --- arithmetic ---------------------------------------------------------------------------------------------------
 
@@ -322,7 +323,8 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
 
 @op(name="where", elementwise=True, analytic=True)
 def _where(x, y, /, condition):
-    z = launch(K.where, condition, x, y, out=new(np.broadcast_shapes(condition.shape, x.shape, y.shape), np.result_type(x, y)))
+    shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
+    z = launch(K.where, condition, x, y, out=new(shape, np.result_type(x, y)))
 
     def vjp(gz):
         def branch(taken):
