@@ -338,7 +338,7 @@ def _where(x, y, /, condition):
 # --- dtype --------------------------------------------------------------------------------------------------------
 
 
-@op(indices=True)
+@op(name="astype", indices=True)
 def _astype(x, /, dtype):
     y = launch(K.copy, x, out=new(x.shape, dtype))
 
