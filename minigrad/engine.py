@@ -15,7 +15,7 @@ import inspect
 import threading
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -477,7 +477,10 @@ def _apply(info: Op, operands: tuple[Any, ...], rest: tuple[Any, ...], settings:
             elif any(out is a for a in arrays):
                 out = tensor._data = out.view()  # the operand itself stays as it is
             out.setflags(write=False)
-        node = Node(info, edges, vjp, [(out.shape, out.dtype) for out in outs], multiple, _fingerprints(vjp))
+        if rest or settings:
+            roots += [_root(a) for a in _arrays((*rest, *settings.values()))]
+        prints = _fingerprints(vjp, [root for root in roots if root.flags.writeable])
+        node = Node(info, edges, vjp, [(out.shape, out.dtype) for out in outs], multiple, prints)
         for tensor in tensors:
             if tensor._data.dtype.kind == "f":
                 tensor._node = node
@@ -556,31 +559,39 @@ def _root(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _fingerprints(vjp: Any) -> list[tuple[np.ndarray, str, int]] | None:
-    """Fingerprint the arrays in vjp's closure that others can write to: leaves and arrays that came from outside.
+def _arrays(values: Iterable[Any]) -> Iterator[np.ndarray]:
+    for value in values:
+        if isinstance(value, np.ndarray):
+            yield value
+        elif type(value) is tuple or type(value) is list:
+            yield from _arrays(value)
 
-    Outputs of ops need none: they were made read-only when they were recorded.
+
+def _fingerprints(vjp: Any, roots: list[np.ndarray]) -> list[tuple[np.ndarray, str, int]] | None:
+    """Fingerprint the arrays in vjp's closure that share memory with roots: what others can write to.
+
+    Outputs of ops are not among them: they were made read-only when they were recorded.
     """
-    prints = None
-    if getattr(vjp, "__closure__", None):
-        for name, cell in zip(vjp.__code__.co_freevars, vjp.__closure__):
-            try:
-                value = cell.cell_contents
-            except ValueError:  # a name of the enclosing function that was never bound
-                continue
-            kind = type(value)
-            if kind is np.ndarray:
-                if _root(value).flags.writeable:
-                    prints = prints or []
-                    prints.append((value, name, _fingerprint(value)))
-            elif kind is tuple or kind is list:
-                for item in value:
-                    if type(item) is np.ndarray and _root(item).flags.writeable:
-                        prints = prints or []
-                        prints.append((item, name, _fingerprint(item)))
-            elif kind is type(_fingerprints) and value.__closure__ and value is not vjp:
-                prints = (prints or []) + (_fingerprints(value) or []) or None
-    return prints
+    if not roots or not getattr(vjp, "__closure__", None):
+        return None
+    prints: list[tuple[np.ndarray, str, int]] = []
+    for name, cell in zip(vjp.__code__.co_freevars, vjp.__closure__):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # a name of the enclosing function that was never bound
+            continue
+        kind = type(value)
+        if kind is np.ndarray or kind is tuple or kind is list:
+            for array in _arrays((value,)):
+                root = _root(array)
+                if any(root is other for other in roots):
+                    prints.append((array, name, _fingerprint(array)))
+        elif kind is _function and value is not vjp:
+            prints += _fingerprints(value, roots) or ()
+    return prints or None
+
+
+_function = type(_fingerprints)
 
 
 def _fingerprint(array: np.ndarray) -> int:

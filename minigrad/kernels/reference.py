@@ -68,3 +68,143 @@ def select(condition, x, out):
     """out = x where the condition holds, else 0."""
     np.copyto(out, 0)
     np.copyto(out, x, where=condition)
+
+
+# --- recurrent cells ----------------------------------------------------------------------------------------------
+#
+# One step of a batch. A gate array comes with the input's projection in it and leaves with the gates' values. Where
+# alive (B, 1) is False the sequence has ended: states stay, and gradients pass through.
+
+
+def _logistic(a):
+    return 0.5 * (1 + np.tanh(0.5 * a))
+
+
+def _keep(alive, old, new):
+    if alive is not None:
+        np.copyto(new, old, where=np.logical_not(alive))
+
+
+def rnn_cell(a, s, h_prev, alive, activation, h):
+    """h = f(a + s)."""
+    f = {"tanh": np.tanh, "relu": lambda z: np.maximum(z, 0), "logistic": _logistic, "arctan": np.arctan}
+    h[...] = f[activation](a + s)
+    _keep(alive, h_prev, h)
+
+
+def rnn_cell_vjp(gy, dh, h, alive, activation, dz, dh_prev):
+    """dz = (gy + dh) f'(z), with f' from h = f(z); what is left for h_(t-1) directly: 0, or dh where ended."""
+    slope = {
+        "tanh": lambda: 1 - h * h,
+        "relu": lambda: (h > 0).astype(h.dtype),
+        "logistic": lambda: h * (1 - h),
+        "arctan": lambda: np.cos(h) ** 2,
+    }
+    carried = dh.copy()
+    dz[...] = (gy + dh) * slope[activation]()
+    dh_prev[...] = 0
+    if alive is not None:
+        np.copyto(dz, 0, where=np.logical_not(alive))
+        _keep(alive, carried, dh_prev)
+
+
+def lstm_cell(s, c_prev, h_prev, alive, gates, c, tanh_c, h):
+    """i, f, g, o = σ, σ, tanh, σ of gates + s; c = f c_prev + i g; h = o tanh(c)."""
+    H = h.shape[1]
+    gates += s
+    gates[:, : 2 * H] = _logistic(gates[:, : 2 * H])
+    gates[:, 2 * H : 3 * H] = np.tanh(gates[:, 2 * H : 3 * H])
+    gates[:, 3 * H :] = _logistic(gates[:, 3 * H :])
+    i, f, g, o = (gates[:, k * H : (k + 1) * H] for k in range(4))
+    c[...] = f * c_prev + i * g
+    tanh_c[...] = np.tanh(c)
+    h[...] = o * tanh_c
+    _keep(alive, c_prev, c)
+    _keep(alive, h_prev, h)
+
+
+def lstm_cell_vjp(gy, dh, dc, gates, c_prev, tanh_c, alive, dz, dh_prev, dc_prev):
+    """The gradient of :func:`lstm_cell`; dh_prev takes only what does not go through dz."""
+    H = dh.shape[1]
+    i, f, g, o = (gates[:, k * H : (k + 1) * H] for k in range(4))
+    carried_h, carried_c = dh.copy(), dc.copy()
+    total = gy + dh
+    cell = dc + total * o * (1 - tanh_c * tanh_c)
+    dz[:, :H] = cell * g * i * (1 - i)
+    dz[:, H : 2 * H] = cell * c_prev * f * (1 - f)
+    dz[:, 2 * H : 3 * H] = cell * i * (1 - g * g)
+    dz[:, 3 * H :] = total * tanh_c * o * (1 - o)
+    dc_prev[...] = cell * f
+    dh_prev[...] = 0
+    if alive is not None:
+        np.copyto(dz, 0, where=np.logical_not(alive))
+        _keep(alive, carried_h, dh_prev)
+        _keep(alive, carried_c, dc_prev)
+
+
+def gru_cell(s, h_prev, alive, gates, sn, h):
+    """r, z = σ of gates + s; n = tanh(a_n + r s_n); h = (1 - z) n + z h_prev; sn = s_n is kept for the gradient."""
+    H = h.shape[1]
+    gates[:, : 2 * H] = _logistic(gates[:, : 2 * H] + s[:, : 2 * H])
+    sn[...] = s[:, 2 * H :]
+    gates[:, 2 * H :] = np.tanh(gates[:, 2 * H :] + gates[:, :H] * sn)
+    r, z, n = (gates[:, k * H : (k + 1) * H] for k in range(3))
+    h[...] = n + z * (h_prev - n)
+    _keep(alive, h_prev, h)
+
+
+def gru_cell_vjp(gy, dh, gates, sn, h_prev, alive, dz, ds, dh_prev):
+    """The gradient of :func:`gru_cell`: dz for the projection of x, ds for that of h."""
+    H = dh.shape[1]
+    r, z, n = (gates[:, k * H : (k + 1) * H] for k in range(3))
+    carried = dh.copy()
+    total = gy + dh
+    dn = total * (1 - z) * (1 - n * n)
+    dz[:, :H] = dn * sn * r * (1 - r)
+    dz[:, H : 2 * H] = total * (h_prev - n) * z * (1 - z)
+    dz[:, 2 * H :] = dn
+    dh_prev[...] = total * z
+    if alive is not None:
+        np.copyto(dz, 0, where=np.logical_not(alive))
+        _keep(alive, carried, dh_prev)
+    ds[...] = dz
+    ds[:, 2 * H :] *= r
+
+
+def gru_reset(s, h_prev, gates, rh):
+    """r, z = σ of gates + s; rh = r h_prev."""
+    H = h_prev.shape[1]
+    gates[:, : 2 * H] = _logistic(gates[:, : 2 * H] + s)
+    rh[...] = gates[:, :H] * h_prev
+
+
+def gru_update(s, h_prev, alive, gates, h):
+    """n = tanh(a_n + s); h = (1 - z) n + z h_prev."""
+    H = h.shape[1]
+    gates[:, 2 * H :] = np.tanh(gates[:, 2 * H :] + s)
+    z, n = gates[:, H : 2 * H], gates[:, 2 * H :]
+    h[...] = n + z * (h_prev - n)
+    _keep(alive, h_prev, h)
+
+
+def gru_update_vjp(gy, dh, gates, h_prev, alive, dz, dh_prev):
+    """The gradient of :func:`gru_update`; the reset gate's part of dz is left to :func:`gru_reset_vjp`."""
+    H = dh.shape[1]
+    z, n = gates[:, H : 2 * H], gates[:, 2 * H :]
+    carried = dh.copy()
+    total = gy + dh
+    dz[:, :H] = 0
+    dz[:, H : 2 * H] = total * (h_prev - n) * z * (1 - z)
+    dz[:, 2 * H :] = total * (1 - z) * (1 - n * n)
+    dh_prev[...] = total * z
+    if alive is not None:
+        np.copyto(dz, 0, where=np.logical_not(alive))
+        _keep(alive, carried, dh_prev)
+
+
+def gru_reset_vjp(back, gates, h_prev, dh, dz, dh_prev):
+    """Given the cotangent of r h_prev: the reset gate's dz, and what goes to h_prev directly."""
+    H = h_prev.shape[1]
+    r = gates[:, :H]
+    dz[:, :H] = back * h_prev * r * (1 - r)
+    np.add(dh, back * r, out=dh_prev)
