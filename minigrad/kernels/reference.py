@@ -208,3 +208,9 @@ def gru_reset_vjp(back, gates, h_prev, dh, dz, dh_prev):
     r = gates[:, :H]
     dz[:, :H] = back * h_prev * r * (1 - r)
     np.add(dh, back * r, out=dh_prev)
+
+
+def einsum(subscripts, *operands_out):
+    """out = the einsum of the operands; small contractions are ordered by NumPy."""
+    *operands, out = operands_out
+    np.einsum(subscripts, *operands, out=out, optimize=len(operands) > 1)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..engine import Tensor
-from . import activation, basic, conv, index, linear, loss, normalization, reduce, shape
+from . import activation, basic, conv, index, loss, normalization, recurrent, reduce, shape
+from . import linear as _linear  # the function linear takes the name
 from .activation import *
 from .basic import *
 from .conv import *
@@ -16,10 +17,11 @@ from .index import *
 from .linear import *
 from .loss import *
 from .normalization import *
+from .recurrent import *
 from .reduce import *
 from .shape import *
 
-_modules = (basic, reduce, shape, index, linear, activation, normalization, loss, conv)
+_modules = (basic, reduce, shape, index, _linear, activation, normalization, loss, conv, recurrent)
 __all__ = [name for module in _modules for name in module.__all__]
 
 
