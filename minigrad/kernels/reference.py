@@ -148,7 +148,7 @@ def gru_cell(s, h_prev, alive, gates, sn, h):
     gates[:, : 2 * H] = _logistic(gates[:, : 2 * H] + s[:, : 2 * H])
     sn[...] = s[:, 2 * H :]
     gates[:, 2 * H :] = np.tanh(gates[:, 2 * H :] + gates[:, :H] * sn)
-    r, z, n = (gates[:, k * H : (k + 1) * H] for k in range(3))
+    z, n = gates[:, H : 2 * H], gates[:, 2 * H :]
     h[...] = n + z * (h_prev - n)
     _keep(alive, h_prev, h)
 
@@ -214,3 +214,74 @@ def einsum(subscripts, *operands_out):
     """out = the einsum of the operands; small contractions are ordered by NumPy."""
     *operands, out = operands_out
     np.einsum(subscripts, *operands, out=out, optimize=len(operands) > 1)
+
+
+# --- reductions ---------------------------------------------------------------------------------------------------
+
+
+def prod(x, axis, keepdims, out):
+    """out = Π x over axis."""
+    np.multiply.reduce(x, axis=axis, out=out, keepdims=keepdims)
+
+
+def prod_others(x, axis, out):
+    """out_i = Π_(j≠i) x_j over axis: running products from the front times running products from the back."""
+    rest = [i for i in range(x.ndim) if i not in axis]
+    moved = x.transpose(*rest, *axis)
+    flat = moved.reshape(*(x.shape[i] for i in rest), int(np.prod([x.shape[i] for i in axis])))
+    before, after = np.ones_like(flat), np.ones_like(flat)
+    np.multiply.accumulate(flat[..., :-1], axis=-1, out=before[..., 1:])
+    np.multiply.accumulate(flat[..., :0:-1], axis=-1, out=after[..., -2::-1])
+    out.transpose(*rest, *axis)[...] = (before * after).reshape(moved.shape)
+
+
+def cumsum(x, axis, out):
+    """out = the running sum along axis."""
+    np.add.accumulate(x, axis=axis, out=out)
+
+
+def norm(x, axis, keepdims, out):
+    """out = √Σx² over axis, scaled by the largest element."""
+    if x.dtype.kind == "c":
+        np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims), out=out)
+        return
+    top = np.max(np.abs(x), axis=axis, keepdims=True, initial=0)
+    safe = np.where((top > 0) & np.isfinite(top), top, 1)
+    scaled = np.sqrt(np.sum(np.square(x / safe), axis=axis, keepdims=keepdims))
+    np.multiply(scaled, safe if keepdims else safe.reshape(out.shape), out=out)
+
+
+def quotient(x, y, out):
+    """out = x / y, and 0 where y is 0."""
+    out[...] = 0
+    np.divide(x, y, out=out, where=np.not_equal(y, 0))
+
+
+def extreme(x, ufunc, axis, keepdims, out):
+    """out = the largest (np.maximum) or smallest (np.minimum) element over axis."""
+    ufunc.reduce(x, axis=axis, out=out, keepdims=keepdims)
+
+
+def share(g, x, y, axis, out):
+    """out = g where x equals y (the extreme along axis), divided by how many do; NaN counts as equal to NaN."""
+    hit = np.equal(x, y) | (np.isnan(x) & np.isnan(y))
+    np.multiply(hit, g / np.maximum(np.count_nonzero(hit, axis=axis, keepdims=True), 1).astype(g.dtype), out=out)
+    np.copyto(out, 0, where=~hit)
+
+
+def logsumexp(x, axis, keepdims, out):
+    """out = m + log Σ e^(x - m) with m the largest element."""
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    safe = np.where(np.isfinite(top), top, 0)
+    total = np.sum(np.exp(np.minimum(x - safe, 0, where=np.isfinite(x), out=x - safe)), axis=axis, keepdims=True)
+    with np.errstate(divide="ignore"):
+        y = np.where(np.isposinf(top), np.inf, np.log(total) + safe)
+    out[...] = y if keepdims else y.reshape(out.shape)
+
+
+def logsumexp_weights(x, y, axis, out):
+    """out = e^(x - y); 0 where y = -inf; where y = +inf, equal shares of the elements that are +inf."""
+    out[...] = np.exp(np.where(np.isfinite(y), x - y, -np.inf))
+    if np.any(np.isposinf(y)):
+        hit = np.isposinf(x)
+        np.copyto(out, hit / np.maximum(np.count_nonzero(hit, axis=axis, keepdims=True), 1), where=np.isposinf(y))

@@ -128,7 +128,7 @@ def gru(x, h0, w, u, b, bu, /, reset_after=True, lengths=None):
                 launch(K.gru_reset_vjp, back, gates[t], hs[t], dh, out=(dz[t], dh))
                 launch(np.add, dh, launch(np.matmul, dz[t, :, : 2 * H], u[:, : 2 * H].T), out=dh)
         gx, gh0 = _input_gradients(steps, dz, w, dh)
-        gw, gu, gb = _weight_gradients(steps, hs, dz)
+        gw, _, gb = _weight_gradients(steps, hs, dz)
         if reset_after:
             return gx, gh0, gw, lambda: _gemm(hs[:-1], ds), gb, lambda: _rows(ds)
 
