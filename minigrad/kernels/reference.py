@@ -285,3 +285,59 @@ def logsumexp_weights(x, y, axis, out):
     if np.any(np.isposinf(y)):
         hit = np.isposinf(x)
         np.copyto(out, hit / np.maximum(np.count_nonzero(hit, axis=axis, keepdims=True), 1), where=np.isposinf(y))
+
+
+# --- shapes and indices -------------------------------------------------------------------------------------------
+
+
+def roll(x, shift, axis, out):
+    """out = x rolled by shift along axis."""
+    out[...] = np.roll(x, shift, axis)
+
+
+def pad(x, inner, value, out):
+    """out = value, with x at the slices inner."""
+    out[...] = value
+    out[inner] = x
+
+
+def concatenate(*arrays_axis_out):
+    """out = the arrays joined along axis."""
+    *arrays, axis, out = arrays_axis_out
+    np.concatenate(arrays, axis=axis, out=out)
+
+
+def getitem_vjp(g, key, basic, out):
+    """out = 0, plus g at key; a key of ints and slices (basic) names no element twice."""
+    out[...] = 0
+    if basic:
+        out[key] = g
+    else:
+        np.add.at(out, key, g)
+
+
+def take_along_axis_vjp(g, indices, axis, out):
+    """out = 0, plus g at indices along axis."""
+    out[...] = 0
+    axis %= out.ndim
+    full = np.broadcast_shapes(indices.shape, tuple(1 if i == axis else n for i, n in enumerate(out.shape)))
+    places = [np.arange(n).reshape([-1 if i == k else 1 for i in range(out.ndim)]) for k, n in enumerate(full)]
+    places[axis] = indices
+    np.add.at(out, tuple(places), g)
+
+
+def embedding(indices, weight, out):
+    """out = weight[indices]."""
+    np.take(weight, indices, axis=0, out=out, mode="clip")  # clip: the op has checked the range; "raise" would buffer
+
+
+def embedding_vjp(g, indices, out):
+    """out_v = Σ g where indices = v: rows sorted by index, then summed in runs."""
+    out[...] = 0
+    if not indices.size:
+        return
+    flat = indices.reshape(-1)
+    order = np.argsort(flat, kind="stable")
+    ordered = flat[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    out[ordered[starts]] = np.add.reduceat(g.reshape(len(flat), -1)[order], starts, axis=0)
