@@ -317,16 +317,17 @@ def _describe(array: np.ndarray) -> str:
 class Op:
     """What the engine knows of an op: its name, its function of arrays, and three declarations (see :func:`op`)."""
 
-    __slots__ = ("analytic", "elementwise", "forward", "indices", "name", "operands", "variadic")
+    __slots__ = ("analytic", "elementwise", "forward", "indices", "name", "operands", "required", "variadic")
 
     def __init__(
         self, forward: Callable[..., Any], name: str, elementwise: bool, analytic: bool, indices: bool
     ) -> None:
-        kinds = inspect.signature(forward).parameters.values()
+        kinds = list(inspect.signature(forward).parameters.values())
         self.forward = forward
         self.name = name
         self.operands = tuple(p.name for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL))
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in kinds)
+        self.required = sum(p.kind is p.POSITIONAL_ONLY and p.default is p.empty for p in kinds)
         self.elementwise = elementwise
         self.analytic = analytic
         self.indices = indices
@@ -401,6 +402,8 @@ def op(
             return _apply(info, operands, _plain(info, rest), settings)
         else:
             operands = args
+            if info.required <= len(args) < count:  # optional operands: None
+                operands += (None,) * (count - len(args))
         return _apply(info, operands, (), settings)
 
     wrapper.op = info  # type: ignore[attr-defined]

@@ -341,3 +341,262 @@ def embedding_vjp(g, indices, out):
     ordered = flat[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     out[ordered[starts]] = np.add.reduceat(g.reshape(len(flat), -1)[order], starts, axis=0)
+
+
+# --- activations --------------------------------------------------------------------------------------------------
+
+
+def logistic(x, out):
+    """out = 1/(1 + e^-x), from e^-|x|, which cannot overflow."""
+    e = np.exp(-np.abs(x))
+    np.divide(np.where(x >= 0, 1, e).astype(x.dtype), 1 + e, out=out)
+
+
+def logistic_vjp(y, g, out):
+    """out = g y (1 - y)."""
+    np.multiply(g, y * (1 - y), out=out)
+
+
+def tanh_vjp(y, g, out):
+    """out = g (1 - y²)."""
+    np.multiply(g, 1 - y * y, out=out)
+
+
+def arctan_vjp(x, g, out):
+    """out = g/(1 + x²)."""
+    with np.errstate(over="ignore"):
+        np.divide(g, 1 + x * x, out=out)
+
+
+def relu(x, out):
+    """out = x where x > 0, else 0; NaN stays."""
+    np.maximum(x, 0, out=out)
+
+
+def relu_vjp(y, g, out):
+    """out = g where y > 0, else 0."""
+    select(y > 0, g, out)
+
+
+def softplus(x, out):
+    """out = max(x, 0) + log(1 + e^-|x|)."""
+    np.add(np.maximum(x, 0), np.log1p(np.exp(-np.abs(x))), out=out)
+
+
+def softplus_vjp(x, g, out):
+    """out = g σ(x)."""
+    logistic(x, out)
+    np.multiply(out, g, out=out)
+
+
+def gelu(x, out):
+    """out = x Φ(x), and 0 at -inf."""
+    with np.errstate(invalid="ignore"):
+        select(x != -np.inf, x * normal_cdf(x), out)
+
+
+def gelu_vjp(x, g, out):
+    """out = g (Φ(x) + x φ(x)), φ being the normal density."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        density = np.exp(-0.5 * np.square(x)) * x.dtype.type(1 / np.sqrt(2 * np.pi))
+        np.multiply(g, normal_cdf(x) + np.where(density > 0, x * density, 0).astype(x.dtype), out=out)
+
+
+def normal_cdf(x):
+    """Φ(x) = erfc(-x/√2)/2 by rational functions on |t| <= 0.46875, <= 4 and above.
+
+    Source: W. J. Cody, "Rational Chebyshev approximation for the error function", Math. Comp. 23 (1969), tables II-IV.
+    """
+    t = np.abs(x) * x.dtype.type(np.sqrt(0.5))
+    t = np.minimum(t, 30)  # e^-900 is 0 already
+    s = t * t
+    inner = 0.5 * t * _ratio(s, _CODY[0])  # erf(t)/2
+    q = 1 / np.maximum(s, 1)
+    far = (x.dtype.type(1 / np.sqrt(np.pi)) - q * _ratio(q, _CODY[2])) / np.maximum(t, 1)
+    tail = 0.5 * np.exp(-s) * np.where(t <= 4, _ratio(np.minimum(t, 4), _CODY[1]), far)  # erfc(t)/2
+    near = t <= 0.46875
+    return np.where(x < 0, np.where(near, 0.5 - inner, tail), np.where(near, 0.5 + inner, 1 - tail)).astype(x.dtype)
+
+
+_CODY = (  # (numerator, denominator), highest power first
+    (
+        (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3),
+        (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
+    ),
+    (
+        (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1, 2.98635138197400131e2,
+         8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3, 1.23033935479799725e3),
+        (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
+         3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3),
+    ),
+    (
+        (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1,
+         1.60837851487422766e-2, 6.58749161529837803e-4),
+        (1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.27905102951428412e-1, 6.05183413124413191e-2,
+         2.33520497626869185e-3),
+    ),
+)  # fmt: skip
+
+
+def _ratio(t, coefficients):
+    above, below = (np.full_like(t, c[0]) for c in coefficients)
+    for a in coefficients[0][1:]:
+        above = above * t + t.dtype.type(a)
+    for b in coefficients[1][1:]:
+        below = below * t + t.dtype.type(b)
+    return above / below
+
+
+def gelu_tanh(x, out):
+    """out = x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))), and 0 at -inf."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        half = 0.5 * (1 + np.tanh(_gelu_inner(x)))
+        select(half != 0, x * half, out)
+
+
+def gelu_tanh_vjp(x, g, out):
+    """out = g (h + 2 x h (1 - h) u'), with h = (1 + tanh u)/2."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        h = 0.5 * (1 + np.tanh(_gelu_inner(x)))
+        slope = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * np.square(x))
+        bend = 2 * h * (1 - h)
+        np.multiply(g, h + np.where(bend > 0, bend * x * slope, 0).astype(x.dtype), out=out)
+
+
+def _gelu_inner(x):
+    return np.sqrt(2 / np.pi).astype(x.dtype) * (x + x.dtype.type(0.044715) * x * x * x)
+
+
+def softmax(x, axis, out):
+    """out = e^(x - max) / Σ e^(x - max) along axis; 0 where all are -inf; equal shares among +inf."""
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    if not np.all(np.isfinite(top)):
+        x = np.where(np.isposinf(top), np.where(np.isposinf(x), 0, -np.inf), x).astype(x.dtype)
+        top = np.where(np.isinf(top), 0, top).astype(x.dtype)
+    np.exp(np.subtract(x, top, out=out), out=out)
+    total = np.sum(out, axis=axis, keepdims=True)
+    np.divide(out, np.where(total == 0, 1, total), out=out)
+
+
+def softmax_vjp(y, g, axis, out):
+    """out = y (g - Σ g y)."""
+    np.multiply(y, g, out=out)
+    np.multiply(y, g - np.sum(out, axis=axis, keepdims=True), out=out)
+
+
+def log_softmax(x, axis, out):
+    """out = x - max - log Σ e^(x - max) along axis; -inf where all are -inf."""
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    if not np.all(np.isfinite(top)):
+        x = np.where(np.isposinf(top), np.where(np.isposinf(x), 0, -np.inf), x).astype(x.dtype)
+        top = np.where(np.isinf(top), 0, top).astype(x.dtype)
+    np.subtract(x, top, out=out)
+    total = np.sum(np.exp(out), axis=axis, keepdims=True)
+    np.subtract(out, np.log(np.where(total == 0, 1, total)), out=out)
+
+
+def log_softmax_vjp(y, g, axis, out):
+    """out = g - e^y Σ g, and 0 where all of y is -inf."""
+    np.subtract(g, np.exp(y) * np.sum(g, axis=axis, keepdims=True), out=out)
+    empty = np.max(y, axis=axis, keepdims=True, initial=-np.inf) == -np.inf
+    if np.any(empty):
+        np.copyto(out, 0, where=empty)
+
+
+def dropout(x, p, key, out):
+    """out = x/(1 - p) where the hash of (seed, step, place) is at least p, else 0."""
+    seed, step, first = key
+    per_sample = x.size // len(x) if x.ndim and len(x) else 1
+    with np.errstate(over="ignore"):  # unsigned integers wrap around
+        stream = _mix(_mix(seed + _GOLDEN) ^ (step * _GOLDEN))
+        place = np.arange(x.size, dtype=np.uint64) + first * np.uint64(per_sample)
+        bits = _mix(stream + place * _GOLDEN).reshape(x.shape)
+    keep = (bits >> np.uint64(11)) * 2.0**-53 >= p
+    scale = x.dtype.type(0 if p == 1 else 1 / (1 - p))
+    select(keep, x * scale, out)
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(z):
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+# --- normalisation ------------------------------------------------------------------------------------------------
+
+
+def layer_norm(x, weight, bias, eps, y, mean, rstd):
+    """y = (x - mean) rstd weight + bias for each row of x (N, D)."""
+    mean[...] = np.mean(x, axis=1)
+    d = x - mean[:, None]
+    rstd[...] = 1 / np.sqrt(np.mean(d * d, axis=1) + x.dtype.type(eps))
+    np.multiply(d, rstd[:, None], out=y)
+    if weight is not None:
+        y *= weight
+    if bias is not None:
+        y += bias
+
+
+def layer_norm_vjp(g, x, weight, mean, rstd, gx, gw, gb):
+    """gx = (ĝ - mean(ĝ) - x̂ mean(ĝ x̂)) rstd; gw = Σ g x̂; gb = Σ g."""
+    xhat = (x - mean[:, None]) * rstd[:, None]
+    ghat = g if weight is None else g * weight
+    inner = ghat - np.mean(ghat, axis=1, keepdims=True) - xhat * np.mean(ghat * xhat, axis=1, keepdims=True)
+    np.multiply(inner, rstd[:, None], out=gx)
+    np.sum(g * xhat, axis=0, out=gw)
+    np.sum(g, axis=0, out=gb)
+
+
+def rms_norm(x, weight, eps, y, rstd):
+    """y = x rstd weight for each row of x (N, D)."""
+    rstd[...] = 1 / np.sqrt(np.mean(x * x, axis=1) + x.dtype.type(eps))
+    np.multiply(x, rstd[:, None], out=y)
+    if weight is not None:
+        y *= weight
+
+
+def rms_norm_vjp(g, x, weight, rstd, gx, gw):
+    """gx = (ĝ - x̂ mean(ĝ x̂)) rstd; gw = Σ g x̂."""
+    xhat = x * rstd[:, None]
+    ghat = g if weight is None else g * weight
+    np.multiply(ghat - xhat * np.mean(ghat * xhat, axis=1, keepdims=True), rstd[:, None], out=gx)
+    np.sum(g * xhat, axis=0, out=gw)
+
+
+def _per_feature(v, x):
+    return v.reshape(1, -1, *(1,) * (x.ndim - 2))
+
+
+def batch_norm(x, weight, bias, eps, y, mean, var):
+    """y = (x - mean)/√(var + eps) weight + bias over all axes of x but axis 1."""
+    axes = (0, *range(2, x.ndim))
+    if not x.size:
+        mean[...], var[...] = 0, 1
+        return
+    mean[...] = np.mean(x, axis=axes)
+    d = x - _per_feature(mean, x)
+    var[...] = np.mean(d * d, axis=axes)
+    scale = 1 / np.sqrt(var + x.dtype.type(eps))
+    np.multiply(d, _per_feature(scale if weight is None else scale * weight, x), out=y)
+    if bias is not None:
+        y += _per_feature(bias, x)
+
+
+def batch_norm_vjp(gy, gmean, gvar, x, weight, mean, var, eps, gx, gw, gb):
+    """gx = (ĝ - mean(ĝ) - x̂ mean(ĝ x̂)) rstd + gmean/n + 2 gvar (x - mean)/n; gw = Σ gy x̂; gb = Σ gy."""
+    axes = (0, *range(2, x.ndim))
+    rstd = 1 / np.sqrt(var + x.dtype.type(eps))
+    d = x - _per_feature(mean, x)
+    xhat = d * _per_feature(rstd, x)
+    np.sum(gy * xhat, axis=axes, out=gw)
+    np.sum(gy, axis=axes, out=gb)
+    if not x.size:
+        return
+    n = x.size // x.shape[1]
+    scale = rstd if weight is None else rstd * weight
+    inner = gy - _per_feature(gb / n, x) - xhat * _per_feature(gw / n, x)
+    np.multiply(inner, _per_feature(scale, x), out=gx)
+    gx += _per_feature(gmean / n, x) + d * _per_feature(2 * gvar / n, x)
