@@ -600,3 +600,116 @@ def batch_norm_vjp(gy, gmean, gvar, x, weight, mean, var, eps, gx, gw, gb):
     inner = gy - _per_feature(gb / n, x) - xhat * _per_feature(gw / n, x)
     np.multiply(inner, _per_feature(scale, x), out=gx)
     gx += _per_feature(gmean / n, x) + d * _per_feature(2 * gvar / n, x)
+
+
+# --- losses -------------------------------------------------------------------------------------------------------
+
+
+def cross_entropy(z, t, weight, ignore, smoothing, losses, slope, used):
+    """losses = -Σ_k w_k q_k log p_k with p = softmax(z); slope = (Σ w q) p - w q; used = w_t, 0 for ignored rows."""
+    N, C = z.shape
+    counted = np.ones(N, bool) if ignore is None else t != ignore
+    label = np.where(counted, t, 0)
+    q = np.full_like(z, smoothing / max(C, 1))
+    rows = np.arange(N)
+    if N:
+        q[rows, label] += z.dtype.type(1 - smoothing)
+    q *= counted[:, None]
+    if weight is not None:
+        q *= weight
+    log_softmax(z, 1, slope)
+    losses[...] = -np.sum(np.multiply(q, slope, where=q != 0, out=np.zeros_like(q)), axis=1)
+    np.exp(slope, out=slope)
+    np.multiply(slope, np.sum(q, axis=1, keepdims=True), out=slope)
+    np.subtract(slope, q, out=slope)
+    used[...] = counted if weight is None else np.where(counted, weight[label], 0)
+
+
+def binary_cross_entropy(z, t, losses, slope):
+    """losses = max(z, 0) - z t + log(1 + e^-|z|); slope = σ(z) - t."""
+    softplus(z, losses)
+    losses -= np.multiply(z, t, where=t != 0, out=np.zeros_like(z))
+    logistic(z, slope)
+    slope -= t
+
+
+def squared_error(x, y, losses, slope):
+    """losses = (x - y)²; slope = 2 (x - y)."""
+    np.subtract(x, y, out=slope)
+    np.square(slope, out=losses)
+    slope *= 2
+
+
+def absolute_error(x, y, losses, slope):
+    """losses = |x - y|; slope = sign(x - y)."""
+    np.subtract(x, y, out=slope)
+    np.absolute(slope, out=losses)
+    np.sign(slope, out=slope)
+
+
+def huber(x, y, delta, losses, slope):
+    """losses = d²/2 where |d| <= delta, else delta (|d| - delta/2); slope = d limited to ±delta."""
+    d = x - y
+    np.clip(d, -delta, delta, out=slope)
+    np.multiply(slope, d - 0.5 * slope, out=losses)
+
+
+def reciprocal_or_zero(x, out):
+    """out = 1/x, and 0 where x is 0."""
+    out[...] = 0
+    np.divide(1, x, out=out, where=np.not_equal(x, 0))
+
+
+# --- windows of images --------------------------------------------------------------------------------------------
+
+
+def _shifted(x, i, j, stride, oh, ow):
+    """View the element at place (i, j) of each window of the last two axes."""
+    sh, sw = stride
+    return x[..., i : i + sh * (oh - 1) + 1 : sh, j : j + sw * (ow - 1) + 1 : sw]
+
+
+def columns_vjp(g, stride, out):
+    """out (C, B, H, W) = each element's sum over the windows it is in, from columns g (C, kh, kw, B, oh, ow)."""
+    out[...] = 0
+    _, kh, kw, _, oh, ow = g.shape
+    for i in range(kh):
+        for j in range(kw):
+            _shifted(out, i, j, stride, oh, ow)[...] += g[:, i, j]
+
+
+def max_pool(x, size, stride, out):
+    """out = the largest element of each window."""
+    out[...] = -np.inf
+    for i in range(size[0]):
+        for j in range(size[1]):
+            np.maximum(out, _shifted(x, i, j, stride, *out.shape[2:]), out=out)
+
+
+def max_pool_vjp(x, y, g, size, stride, out):
+    """out = g for each window's largest elements, shared equally among those that tie."""
+    out[...] = 0
+    places = [(i, j) for i in range(size[0]) for j in range(size[1])]
+    views = [_shifted(x, i, j, stride, *y.shape[2:]) for i, j in places]
+    hits = [(v == y) | (np.isnan(v) & np.isnan(y)) for v in views]
+    share = g / np.maximum(np.sum(hits, axis=0), 1).astype(g.dtype)
+    for (i, j), hit in zip(places, hits):
+        _shifted(out, i, j, stride, *y.shape[2:])[...] += np.where(hit, share, 0)
+
+
+def avg_pool(x, size, stride, out):
+    """out = the mean of each window."""
+    out[...] = 0
+    for i in range(size[0]):
+        for j in range(size[1]):
+            out += _shifted(x, i, j, stride, *out.shape[2:])
+    out *= 1 / (size[0] * size[1])
+
+
+def avg_pool_vjp(g, size, stride, out):
+    """out = g / (elements of a window), summed over the windows an element is in."""
+    out[...] = 0
+    share = g * g.dtype.type(1 / (size[0] * size[1]))
+    for i in range(size[0]):
+        for j in range(size[1]):
+            _shifted(out, i, j, stride, *g.shape[2:])[...] += share
