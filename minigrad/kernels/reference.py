@@ -713,3 +713,17 @@ def avg_pool_vjp(g, size, stride, out):
     for i in range(size[0]):
         for j in range(size[1]):
             _shifted(out, i, j, stride, *g.shape[2:])[...] += share
+
+
+# --- state --------------------------------------------------------------------------------------------------------
+
+
+def moving_average(x, momentum, factor, out):
+    """out = (1 - momentum) out + momentum factor x."""
+    out *= 1 - momentum
+    out += (momentum * factor) * x
+
+
+def advance(amount, out):
+    """out = out + amount: a counter."""
+    out += amount
