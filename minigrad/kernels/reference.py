@@ -727,3 +727,70 @@ def moving_average(x, momentum, factor, out):
 def advance(amount, out):
     """out = out + amount: a counter."""
     out += amount
+
+
+# --- optimizers, over a stretch of the flat block; rate and steps are 0-d arrays -----------------------------------
+
+
+def sgd(g, rate, decay, w):
+    """w = w - rate (g + decay w)."""
+    step = g + decay * w if decay else g
+    w -= w.dtype.type(rate) * step
+
+
+def sgd_momentum(g, rate, momentum, nesterov, decay, w, v):
+    """g += decay w; v = momentum v + g; w = w - rate v, or w - rate (g + momentum v) with Nesterov."""
+    if decay:
+        g = g + decay * w
+    v *= momentum
+    v += g
+    w -= w.dtype.type(rate) * (g + momentum * v if nesterov else v)
+
+
+def adam(g, rate, steps, beta1, beta2, eps, decay, decoupled, w, m, v):
+    """The step of Adam, with decay in the gradient, or beside it (decoupled, AdamW)."""
+    if decay and not decoupled:
+        g = g + decay * w
+    step = w.dtype.type(rate) * _adam_direction(g, steps, beta1, beta2, eps, m, v)
+    if decay and decoupled:
+        w -= w.dtype.type(rate * decay) * w
+    w -= step
+
+
+def _adam_direction(g, steps, beta1, beta2, eps, m, v):
+    m *= beta1
+    m += (1 - beta1) * g
+    v *= beta2
+    v += (1 - beta2) * g * g
+    t = int(steps)
+    return (m / g.dtype.type(1 - beta1**t)) / (np.sqrt(v / g.dtype.type(1 - beta2**t)) + g.dtype.type(eps))
+
+
+def lars(g, rate, momentum, decay, trust, w, v):
+    """r = trust |w| / (|g| + decay |w|), 1 where a norm is 0; v = momentum v + rate r (g + decay w); w = w - v."""
+    size, slope = np.linalg.norm(w), np.linalg.norm(g)
+    ratio = trust * size / (slope + decay * size) if size > 0 and slope > 0 else 1.0
+    v *= momentum
+    v += w.dtype.type(float(rate) * ratio) * (g + decay * w)
+    w -= v
+
+
+def lamb(g, rate, steps, beta1, beta2, eps, decay, w, m, v):
+    """u = Adam's direction + decay w; w = w - rate |w|/|u| u, the ratio being 1 where a norm is 0."""
+    u = _adam_direction(g, steps, beta1, beta2, eps, m, v) + decay * w
+    size, length = np.linalg.norm(w), np.linalg.norm(u)
+    ratio = size / length if size > 0 and length > 0 else 1.0
+    w -= w.dtype.type(float(rate) * ratio) * u
+
+
+def global_norm(*gradients_out):
+    """out = √Σ g² over all gradients, in float64."""
+    *gradients, out = gradients_out
+    with np.errstate(over="ignore"):
+        out[...] = np.sqrt(np.sum([np.einsum("i,i->", g, g, dtype=np.float64, casting="safe") for g in gradients]))
+
+
+def clip_to_norm(norm, max_norm, out):
+    """out = out min(1, max_norm / norm)."""
+    if norm > max_norm:
+        out *= out.dtype.type(max_norm / float(norm))
