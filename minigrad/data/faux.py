@@ -155,7 +155,7 @@ def autoregression(
     roots = np.roots([1, *-c])
     if np.any(np.abs(roots) >= 1):
         size = np.abs(roots).max()
-        raise ValueError(f"autoregression: coefficients {list(coefficients)} are not stationary (a root of size {size:.3g} >= 1)")
+        raise ValueError(f"autoregression: coefficients {list(coefficients)} are not stationary: a root of size {size:.3g}")
     e = noise * rng.standard_normal(n + k + 200)
     s = np.zeros(len(e))
     for t in range(k, len(s)):

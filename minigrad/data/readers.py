@@ -44,7 +44,7 @@ def read(path: PathLike, *, target: str | int | None = None, labels: PathLike | 
         x, y = read_csv(path, target=target)
     elif path.suffix == ".gz" or "idx" in path.name:
         x = read_idx(path).astype(np.float32) / np.float32(255)
-        beside = path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1")) if labels is None else Path(labels)
+        beside = Path(labels or path.with_name(path.name.replace("images", "labels").replace("idx3", "idx1")))
         if beside == path:
             raise DataError(f"{path}: cannot tell which file holds the labels; name it (labels=)")
         y = read_idx(beside)

@@ -794,3 +794,11 @@ def clip_to_norm(norm, max_norm, out):
     """out = out min(1, max_norm / norm)."""
     if norm > max_norm:
         out *= out.dtype.type(max_norm / float(norm))
+
+
+def divide_or_zero(count, out):
+    """out = out / count, and 0 where count is 0."""
+    if count[0] == 0:
+        out[...] = 0
+    else:
+        out /= count[0]

@@ -1,0 +1,126 @@
+"""The reduction of a step: gradients, loss and count of all ranks, summed in one all-reduce over one flat buffer."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..engine import FlatBlock, Tensor
+from ..kernels import K, launch
+from .comm import Comm
+
+__all__ = ["Reducer", "broadcast", "differences"]
+
+
+class Reducer:
+    """Turn every rank's gradient of its *sum* of losses into the gradient of the *mean* over the global batch.
+
+    Equation: g = Σ_r g_r / Σ_r n_r, loss = Σ_r L_r / Σ_r n_r, with L_r the sum of the losses of rank r's n_r samples. Ranks
+    may hold different numbers of samples, also none; no mean of means is taken.
+
+    Args:
+        block: the parameters, e.g. ``optimizer.block``.
+        comm: the ranks; see :func:`minigrad.dist.init`.
+
+    Example:
+        >>> from minigrad.dist import SelfComm
+        >>> from minigrad.engine import flatten
+        >>> w = Tensor([1.0], requires_grad=True)
+        >>> reducer = Reducer(flatten([w]), SelfComm())
+        >>> loss = ((w * [1.0, 3.0]) ** 2).sum()
+        >>> loss.backward()
+        >>> reducer.finish(loss, 2), w.grad
+        (5.0, array([10.], dtype=float32))
+    """
+
+    def __init__(self, block: FlatBlock, comm: Comm) -> None:
+        self.block, self.comm = block, comm
+        self.calls = 0
+        self.bytes = 0  # handed to all-reduce by this rank since the start
+        self.seconds = 0.0  # spent in it, waiting for others included
+        self.count = 0.0  # of the last step, over all ranks
+
+    @property
+    def expected_bytes(self) -> int:
+        """Bytes that one step must reduce: every gradient, the loss and the count, with the padding between them."""
+        return (self.block.size + 2) * self.block.dtype.itemsize
+
+    def finish(self, loss: Any, count: float) -> float:
+        """Sum over ranks, divide by the total count, and return the mean loss.
+
+        Args:
+            loss: the sum of this rank's losses: what was differentiated.
+            count: how many samples are in it (or the sum of their weights).
+
+        Raises:
+            RuntimeError: naming parameters without a gradient, before anything is sent.
+        """
+        block = self.block.check()
+        missing = block.missing()
+        if missing:
+            raise RuntimeError(
+                f"finish: no gradient for {', '.join(missing)}; call loss.backward() first, and use every parameter in the loss "
+                "(or freeze it: requires_grad=False)"
+            )
+        value = loss.data if isinstance(loss, Tensor) else np.asarray(loss, block.dtype)
+        if value.size != 1:
+            raise ValueError(f"finish: the loss is {value.shape}; expected the sum over this rank's samples, a scalar")
+        launch(K.copy, value.reshape(()), out=block.tail[0:1])
+        launch(K.copy, np.asarray(count, block.dtype), out=block.tail[1:2])
+        start = time.perf_counter()
+        launch(self._all_reduce, out=block.reduced)
+        self.seconds += time.perf_counter() - start
+        launch(K.divide_or_zero, block.tail[1:2], out=block.grads)
+        total, self.count = (float(v) for v in block.tail)
+        return total / self.count if self.count else 0.0
+
+    def _all_reduce(self, out: np.ndarray) -> None:
+        self.comm.all_reduce(out)
+        self.calls += 1
+        self.bytes += out.nbytes
+
+
+def _arrays(thing: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield (name, array) of what is held by an array, a module, a flat block or an optimizer."""
+    if isinstance(thing, np.ndarray):
+        yield "array", thing
+    elif isinstance(thing, FlatBlock):
+        for i, p in enumerate(thing.parameters):
+            yield p.name or f"parameter {i}", p.data
+    elif hasattr(thing, "named_tensors"):
+        for name, tensor in thing.named_tensors():
+            yield name, tensor.data
+    elif hasattr(thing, "block") and hasattr(thing, "state"):
+        yield from _arrays(thing.block)
+        yield from thing.state.items()
+        yield "steps", thing._steps
+    else:
+        raise TypeError(f"{type(thing).__name__}: expected an array, a module, a flat block or an optimizer")
+
+
+def broadcast(thing: Any, comm: Comm, root: int = 0) -> None:
+    """Give every rank root's values of an array, a module (buffers too), a flat block or an optimizer, in place."""
+    if comm.size == 1:
+        return
+    for _, array in _arrays(thing):
+        if array.flags.c_contiguous:
+            comm.broadcast(array, root)
+        else:
+            array[...] = comm.broadcast(array.copy(), root)
+
+
+def differences(thing: Any, comm: Comm) -> list[str]:
+    """Return the names of arrays that are not the same, bit for bit, on all ranks, with the ranks that differ from rank 0.
+
+    Collective. An empty list means that all ranks hold identical values.
+    """
+    named = list(_arrays(thing))
+    digests = b"".join(hashlib.sha256(np.ascontiguousarray(a)).digest() for _, a in named)
+    table = comm.all_gather(np.frombuffer(digests, np.uint8).reshape(len(named), 32))  # (size, arrays, 32)
+    differ = np.any(table != table[:1], axis=2)  # (size, arrays)
+    return [f"{name} on rank {', '.join(map(str, np.flatnonzero(column)))}" for (name, _), column in zip(named, differ.T)
+            if np.any(column)]  # fmt: skip
