@@ -42,6 +42,8 @@ Loss = Callable[..., Pair]
 class History:
     """One row per epoch (a dict of numbers), which can be written as CSV or JSON lines and plotted.
 
+    :attr:`bytes` and :attr:`steps` say what the run handed to all-reduce, in how many steps.
+
     Example:
         >>> history = History()
         >>> history.add(epoch=0, loss=2.0)
@@ -52,6 +54,8 @@ class History:
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
+        self.bytes = 0  # that this rank handed to all-reduce
+        self.steps = 0  # made in this run
 
     def add(self, **row: float) -> None:
         self.rows.append(row)
@@ -157,7 +161,7 @@ def evaluate(model: Module, metrics: Mapping[str, Loss], loader: Loader, comm: d
     Example:
         >>> from minigrad import nn
         >>> x = np.eye(3, dtype=np.float32)
-        >>> evaluate(nn.Sequential(), {"accuracy": accuracy}, Loader(x, np.array([0, 1, 1]), 2))
+        >>> evaluate(nn.Sequential(), {"accuracy": accuracy}, Loader(x, np.array([0, 1, 1]), batch=2))
         {'accuracy': 0.6666666666666666}
     """
     comm = comm or dist.init()
@@ -262,6 +266,7 @@ def fit(
         if checkpoint is not None and comm.rank == 0:
             save_checkpoint(checkpoint, model, optimizer, history)
     progress.close()
+    history.bytes, history.steps = reducer.bytes, reducer.calls
     return history
 
 

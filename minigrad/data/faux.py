@@ -99,7 +99,7 @@ def logistic(
 
 
 def mlp(
-    n: int, *, seed: int = 0, features: int = 64, classes: int = 10, hidden: int = 8, noise: float = 0.0,
+    n: int, *, seed: int = 0, features: int = 64, classes: int = 10, hidden: int = 4, noise: float = 0.0,
     dtype: Any = np.float32,
 ) -> Faux:  # fmt: skip
     """Classes given by a teacher: a random network of ``hidden`` tanh units; y is the largest of its outputs.
