@@ -15,7 +15,7 @@ import numpy as np
 
 from . import reference as K
 
-__all__ = ["K", "launch", "new", "recording"]
+__all__ = ["K", "contiguous", "launch", "new", "recording"]
 
 _recorder: Callable[..., None] | None = None  # set while a step is being recorded
 
@@ -54,6 +54,16 @@ def launch(kernel: Callable[..., Any], *inputs: Any, out: Any = None) -> Any:
     if _recorder is not None:
         _recorder(kernel, inputs, out)
     return out
+
+
+def contiguous(x: np.ndarray) -> np.ndarray:
+    """Return x, or a launched copy of it in C order where its memory lies otherwise, so that ``reshape`` is a view.
+
+    Example:
+        >>> contiguous(np.zeros((2, 3)).T).strides
+        (16, 8)
+    """
+    return x if x.flags.c_contiguous else launch(K.copy, x, out=new(x.shape, x.dtype))
 
 
 class recording:

@@ -413,7 +413,9 @@ def normal_cdf(x):
     inner = 0.5 * t * _ratio(s, _CODY[0])  # erf(t)/2
     q = 1 / np.maximum(s, 1)
     far = (x.dtype.type(1 / np.sqrt(np.pi)) - q * _ratio(q, _CODY[2])) / np.maximum(t, 1)
-    tail = 0.5 * np.exp(-s) * np.where(t <= 4, _ratio(np.minimum(t, 4), _CODY[1]), far)  # erfc(t)/2
+    head = np.floor(16 * t) / 16  # head² is exact: the error of t², times t², would be that of e^-t²
+    gauss = np.exp(-head * head) * np.exp((head - t) * (head + t))
+    tail = 0.5 * gauss * np.where(t <= 4, _ratio(np.minimum(t, 4), _CODY[1]), far)  # erfc(t)/2
     near = t <= 0.46875
     return np.where(x < 0, np.where(near, 0.5 - inner, tail), np.where(near, 0.5 + inner, 1 - tail)).astype(x.dtype)
 
@@ -458,13 +460,16 @@ def gelu_tanh_vjp(x, g, out):
     """out = g (h + 2 x h (1 - h) u'), with h = (1 + tanh u)/2."""
     with np.errstate(over="ignore", invalid="ignore"):
         h = 0.5 * (1 + np.tanh(_gelu_inner(x)))
-        slope = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * np.square(x))
+        slope = _SQRT_2_PI * (1 + 3 * 0.044715 * np.square(x))
         bend = 2 * h * (1 - h)
-        np.multiply(g, h + np.where(bend > 0, bend * x * slope, 0).astype(x.dtype), out=out)
+        np.multiply(g, h + np.where(bend > 0, bend * x * slope, 0), out=out)
 
 
 def _gelu_inner(x):
-    return np.sqrt(2 / np.pi).astype(x.dtype) * (x + x.dtype.type(0.044715) * x * x * x)
+    return _SQRT_2_PI * (x + 0.044715 * x * x * x)
+
+
+_SQRT_2_PI = 0.7978845608028654  # √(2/π)
 
 
 def softmax(x, axis, out):
@@ -473,7 +478,9 @@ def softmax(x, axis, out):
     if not np.all(np.isfinite(top)):
         x = np.where(np.isposinf(top), np.where(np.isposinf(x), 0, -np.inf), x).astype(x.dtype)
         top = np.where(np.isinf(top), 0, top).astype(x.dtype)
-    np.exp(np.subtract(x, top, out=out), out=out)
+    with np.errstate(over="ignore"):  # a difference of finite numbers may be -inf: e to that is 0
+        np.subtract(x, top, out=out)
+    np.exp(out, out=out)
     total = np.sum(out, axis=axis, keepdims=True)
     np.divide(out, np.where(total == 0, 1, total), out=out)
 
@@ -490,7 +497,8 @@ def log_softmax(x, axis, out):
     if not np.all(np.isfinite(top)):
         x = np.where(np.isposinf(top), np.where(np.isposinf(x), 0, -np.inf), x).astype(x.dtype)
         top = np.where(np.isinf(top), 0, top).astype(x.dtype)
-    np.subtract(x, top, out=out)
+    with np.errstate(over="ignore"):
+        np.subtract(x, top, out=out)
     total = np.sum(np.exp(out), axis=axis, keepdims=True)
     np.subtract(out, np.log(np.where(total == 0, 1, total)), out=out)
 
@@ -512,8 +520,8 @@ def dropout(x, p, key, out):
         place = np.arange(x.size, dtype=np.uint64) + first * np.uint64(per_sample)
         bits = _mix(stream + place * _GOLDEN).reshape(x.shape)
     keep = (bits >> np.uint64(11)) * 2.0**-53 >= p
-    scale = x.dtype.type(0 if p == 1 else 1 / (1 - p))
-    select(keep, x * scale, out)
+    out[...] = 0
+    np.multiply(x, 0 if p == 1 else 1 / (1 - p), where=keep, out=out)
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -530,9 +538,10 @@ def _mix(z):
 
 def layer_norm(x, weight, bias, eps, y, mean, rstd):
     """y = (x - mean) rstd weight + bias for each row of x (N, D)."""
-    mean[...] = np.mean(x, axis=1)
+    D = max(x.shape[1], 1)
+    np.divide(np.sum(x, axis=1), D, out=mean)
     d = x - mean[:, None]
-    rstd[...] = 1 / np.sqrt(np.mean(d * d, axis=1) + x.dtype.type(eps))
+    rstd[...] = 1 / np.sqrt(np.sum(d * d, axis=1) / D + x.dtype.type(eps))
     np.multiply(d, rstd[:, None], out=y)
     if weight is not None:
         y *= weight
@@ -544,15 +553,16 @@ def layer_norm_vjp(g, x, weight, mean, rstd, gx, gw, gb):
     """gx = (ĝ - mean(ĝ) - x̂ mean(ĝ x̂)) rstd; gw = Σ g x̂; gb = Σ g."""
     xhat = (x - mean[:, None]) * rstd[:, None]
     ghat = g if weight is None else g * weight
-    inner = ghat - np.mean(ghat, axis=1, keepdims=True) - xhat * np.mean(ghat * xhat, axis=1, keepdims=True)
-    np.multiply(inner, rstd[:, None], out=gx)
+    D = max(x.shape[1], 1)
+    along = np.sum(ghat * xhat, axis=1, keepdims=True) / D
+    np.multiply(ghat - np.sum(ghat, axis=1, keepdims=True) / D - xhat * along, rstd[:, None], out=gx)
     np.sum(g * xhat, axis=0, out=gw)
     np.sum(g, axis=0, out=gb)
 
 
 def rms_norm(x, weight, eps, y, rstd):
     """y = x rstd weight for each row of x (N, D)."""
-    rstd[...] = 1 / np.sqrt(np.mean(x * x, axis=1) + x.dtype.type(eps))
+    rstd[...] = 1 / np.sqrt(np.sum(x * x, axis=1) / max(x.shape[1], 1) + x.dtype.type(eps))
     np.multiply(x, rstd[:, None], out=y)
     if weight is not None:
         y *= weight
@@ -562,7 +572,8 @@ def rms_norm_vjp(g, x, weight, rstd, gx, gw):
     """gx = (ĝ - x̂ mean(ĝ x̂)) rstd; gw = Σ g x̂."""
     xhat = x * rstd[:, None]
     ghat = g if weight is None else g * weight
-    np.multiply(ghat - xhat * np.mean(ghat * xhat, axis=1, keepdims=True), rstd[:, None], out=gx)
+    along = np.sum(ghat * xhat, axis=1, keepdims=True) / max(x.shape[1], 1)
+    np.multiply(ghat - xhat * along, rstd[:, None], out=gx)
     np.sum(g * xhat, axis=0, out=gw)
 
 
@@ -620,15 +631,18 @@ def cross_entropy(z, t, weight, ignore, smoothing, losses, slope, used):
     log_softmax(z, 1, slope)
     losses[...] = -np.sum(np.multiply(q, slope, where=q != 0, out=np.zeros_like(q)), axis=1)
     np.exp(slope, out=slope)
-    np.multiply(slope, np.sum(q, axis=1, keepdims=True), out=slope)
+    mass = np.sum(q, axis=1, keepdims=True)
+    np.multiply(slope, mass, out=slope)
     np.subtract(slope, q, out=slope)
+    np.copyto(slope, 0, where=mass == 0)  # a row that does not count may hold anything, NaN too
     used[...] = counted if weight is None else np.where(counted, weight[label], 0)
 
 
 def binary_cross_entropy(z, t, losses, slope):
-    """losses = max(z, 0) - z t + log(1 + e^-|z|); slope = σ(z) - t."""
-    softplus(z, losses)
-    losses -= np.multiply(z, t, where=t != 0, out=np.zeros_like(z))
+    """losses = max(z, 0) - z t + log(1 + e^-|z|), 0 for a certainty that is right; slope = σ(z) - t."""
+    off = np.where(z > 0, 1 - t, -t)  # max(z, 0) - z t = z off, which is 0 where off is, also for infinite z
+    np.log1p(np.exp(-np.abs(z)), out=losses)
+    losses += np.multiply(z, off, where=off != 0, out=np.zeros_like(z))
     logistic(z, slope)
     slope -= t
 
@@ -691,8 +705,11 @@ def max_pool_vjp(x, y, g, size, stride, out):
     out[...] = 0
     places = [(i, j) for i in range(size[0]) for j in range(size[1])]
     views = [_shifted(x, i, j, stride, *y.shape[2:]) for i, j in places]
-    hits = [(v == y) | (np.isnan(v) & np.isnan(y)) for v in views]
-    share = g / np.maximum(np.sum(hits, axis=0), 1).astype(g.dtype)
+    hits = [(v == y) | (v != v) for v in views]  # NaN is the largest
+    count = np.zeros(y.shape, g.dtype)
+    for hit in hits:
+        count += hit
+    share = g / count
     for (i, j), hit in zip(places, hits):
         _shifted(out, i, j, stride, *y.shape[2:])[...] += np.where(hit, share, 0)
 

@@ -25,6 +25,7 @@ def logistic(x, /):
         >>> logistic([0.0, -1000.0])
         Tensor([0.5, 0. ])
     """
+    need_floats("logistic", x)
     y = launch(K.logistic, x, out=new(x.shape, x.dtype))
 
     def vjp(gy):
@@ -85,6 +86,7 @@ def softplus(x, /):
 
     Equation: y' = σ(x).
     """
+    need_floats("softplus", x)
     y = launch(K.softplus, x, out=new(x.shape, x.dtype))
 
     def vjp(gy):
@@ -104,6 +106,7 @@ def gelu(x, /, approximate: str = "none"):
     Raises:
         ValueError: if approximate is neither "none" nor "tanh".
     """
+    need_floats("gelu", x)
     if approximate not in ("none", "tanh"):
         raise ValueError(f"gelu: approximate {approximate!r}; expected 'none' or 'tanh'")
     forward, backward = (K.gelu, K.gelu_vjp) if approximate == "none" else (K.gelu_tanh, K.gelu_tanh_vjp)
@@ -153,8 +156,18 @@ def log_softmax(x, /, axis: int = -1):
 
 
 def _check_axis(name: str, x: np.ndarray, axis: int) -> None:
+    need_floats(name, x)
+    if x.ndim == 0:
+        raise ValueError(f"{name}: x has no axes; expected an array with at least one")
     if not -x.ndim <= axis < x.ndim:
         raise ValueError(f"{name}: axis {axis} is out of range for x {x.shape}; expected {-x.ndim} to {x.ndim - 1}")
+
+
+def need_floats(name: str, *operands: np.ndarray) -> None:
+    """Raise a TypeError if all operands are integers: a kernel would cut its results to integers."""
+    if all(a.dtype.kind in "iub" for a in operands):
+        kinds = ", ".join(f"{a.shape} {a.dtype}" for a in operands)
+        raise TypeError(f"{name}: needs floats, got {kinds}; convert with .astype(np.float32)")
 
 
 # --- dropout ------------------------------------------------------------------------------------------------------
@@ -168,7 +181,7 @@ def dropout(x: Any, p: float, key: Any) -> Tensor:
     would drop there.
 
     Source: N. Srivastava et al., JMLR 15 (2014), in the inverted form; the hash: G. Steele, D. Lea and C. Flood,
-    "Fast splittable pseudorandom number generators", OOPSLA 2014, figure 17 (mix64variant13).
+    "Fast splittable pseudorandom number generators", OOPSLA 2014 (mix64variant13).
 
     Raises:
         ValueError: unless 0 <= p <= 1 and key holds three unsigned integers.
@@ -177,12 +190,15 @@ def dropout(x: Any, p: float, key: Any) -> Tensor:
         raise ValueError(f"dropout: p is {p}; expected a probability from 0 to 1")
     key = np.asarray(key.data if isinstance(key, Tensor) else key)
     if key.shape != (3,) or key.dtype.kind not in "iu" or np.any(key < 0):
-        raise ValueError(f"dropout: key {key.shape} {key.dtype}: expected three unsigned integers (seed, step, first sample)")
+        raise ValueError(
+            f"dropout: key {key.shape} {key.dtype}: expected three unsigned integers (seed, step, first sample)"
+        )
     return _dropout(x, p, key.astype(np.uint64, copy=False))
 
 
 @op(name="dropout")
 def _dropout(x, /, p, key):
+    need_floats("dropout", x)
     used = launch(K.copy, key, out=new(key.shape, key.dtype))  # the layer will advance its key before backward
     y = launch(K.dropout, x, p, used, out=new(x.shape, x.dtype))
 

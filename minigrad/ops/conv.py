@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Tensor, op
-from ..kernels import K, launch, new
+from ..engine import Tensor, as_array, op
+from ..kernels import K, contiguous, launch, new
+from .activation import need_floats
 from .shape import expand_dims, squeeze
 
 __all__ = ["avg_pool1d", "avg_pool2d", "conv1d", "conv2d", "max_pool1d", "max_pool2d"]
@@ -56,7 +57,7 @@ def _conv2d(x, w, b, /, stride, padding):
     launch(K.pad, x.transpose(1, 0, 2, 3), (..., slice(ph, ph + H), slice(pw, pw + W)), 0, out=padded)
     columns = new((C, kh, kw, B, oh, ow), x.dtype)
     launch(K.copy, _windows(padded, kh, kw, sh, sw).transpose(0, 4, 5, 1, 2, 3), out=columns)
-    cols, rows = columns.reshape(C * kh * kw, B * oh * ow), w.reshape(O, C * kh * kw)
+    cols, rows = columns.reshape(C * kh * kw, B * oh * ow), contiguous(w).reshape(O, C * kh * kw)
     y = launch(np.matmul, rows, cols, out=new((O, B * oh * ow), dtype))
     if b is not None:
         launch(np.add, y, b[:, None], out=y)
@@ -88,9 +89,8 @@ def conv1d(x: Any, w: Any, b: Any = None, stride: int = 1, padding: int = 0) -> 
 
     Shapes: x (B, C_in, L), w (C_out, C_in, k), b (C_out) -> (B, C_out, (L + 2P - k)//s + 1).
     """
-    for label, a in (("x", x), ("w", w)):
-        if np.ndim(getattr(a, "data", a)) != 3:
-            raise ValueError(f"conv1d: {label} {np.shape(getattr(a, 'data', a))}: expected (batch, channels, length)")
+    _sequence("conv1d", "x", x)
+    _sequence("conv1d", "w", w)
     return squeeze(conv2d(expand_dims(x, 2), expand_dims(w, 2), b, (1, stride), (0, padding)), 2)
 
 
@@ -123,11 +123,13 @@ def avg_pool2d(x: Any, size: Pair, stride: Pair | None = None) -> Tensor:
 
 def max_pool1d(x: Any, size: int, stride: int | None = None) -> Tensor:
     """The largest element of each window of a sequence (B, C, L)."""
+    _sequence("max_pool1d", "x", x)
     return squeeze(max_pool2d(expand_dims(x, 2), (1, size), None if stride is None else (1, stride)), 2)
 
 
 def avg_pool1d(x: Any, size: int, stride: int | None = None) -> Tensor:
     """The mean of each window of a sequence (B, C, L)."""
+    _sequence("avg_pool1d", "x", x)
     return squeeze(avg_pool2d(expand_dims(x, 2), (1, size), None if stride is None else (1, stride)), 2)
 
 
@@ -158,7 +160,7 @@ def _avg_pool(x, /, size, stride):
 
 
 def _pair(name: str, label: str, value: Any, least: int) -> tuple[int, int]:
-    pair = (value, value) if isinstance(value, (int, np.integer)) else tuple(value)
+    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(pair) != 2 or any(not isinstance(v, (int, np.integer)) or v < least for v in pair):
         raise ValueError(f"{name}: {label} is {value}; expected an int or a pair of ints >= {least}")
     return pair
@@ -170,7 +172,13 @@ def _steps(name: str, x: np.ndarray, n: int, k: int, s: int) -> int:
     return (n - k) // s + 1
 
 
+def _sequence(name: str, label: str, x: Any) -> None:
+    if as_array(x).ndim != 3:
+        raise ValueError(f"{name}: {label} {as_array(x).shape}: expected three axes, the last one the length")
+
+
 def _pooled(name: str, x: np.ndarray, size: tuple[int, int], stride: tuple[int, int]) -> tuple[int, ...]:
+    need_floats(name, x)
     if x.ndim != 4:
         raise ValueError(f"{name}: x {x.shape}: expected (batch, channels, height, width)")
     return (*x.shape[:2], *(_steps(name, x, n, k, s) for n, k, s in zip(x.shape[2:], size, stride)))

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..engine import Tensor, as_array, op
-from ..kernels import K, launch, new
+from ..kernels import K, contiguous, launch, new
+from .activation import need_floats
 
 __all__ = ["binary_cross_entropy_with_logits", "cross_entropy", "huber", "l1", "mse"]
 METHODS: tuple[str, ...] = ()
@@ -72,8 +73,10 @@ def cross_entropy(
             f"cross_entropy: targets{list(at)} is {targets[at]}, expected a class from 0 to {classes - 1}{hint}"
         )
     if weight is not None:
+        if isinstance(weight, Tensor) and weight.requires_grad:
+            raise TypeError("cross_entropy: the class weights require gradients, but have none; use .detach()")
         weight = as_array(weight)
-        if weight.shape != (classes,) or np.any(weight < 0):
+        if weight.shape != (classes,) or not np.all(weight >= 0):
             raise ValueError(f"cross_entropy: weight {weight.shape}: expected {classes} numbers >= 0, one for each class")
         weight = weight.astype(logits.dtype)
     loss, count = _cross_entropy(logits, targets, weight, ignore_index, float(label_smoothing), axis, reduction)
@@ -82,10 +85,10 @@ def cross_entropy(
 
 @op(name="cross_entropy")
 def _cross_entropy(logits, /, targets, weight, ignore, smoothing, axis, reduction):
+    need_floats("cross_entropy", logits)
     moved = np.moveaxis(logits, axis, -1)
-    K_ = moved.shape[-1]
-    z = moved.reshape(targets.size, K_)  # (N, K)
-    t = targets.reshape(-1)
+    z = contiguous(moved).reshape(targets.size, moved.shape[-1])  # (N, K)
+    t = contiguous(targets).reshape(-1)
     losses, slope, used = new(len(z), z.dtype), new(z.shape, z.dtype), new(len(z), z.dtype)
     launch(K.cross_entropy, z, t, weight, ignore, smoothing, out=(losses, slope, used))
     count = launch(K.sum, used, 0, False, out=new((), z.dtype))
@@ -96,14 +99,17 @@ def _cross_entropy(logits, /, targets, weight, ignore, smoothing, axis, reductio
         gy = gys[0]
         if scale is not None:
             gy = launch(np.multiply, gy, scale)
-        g = launch(K.chain, gy.reshape(-1, 1) if gy.ndim else gy, slope, out=new(slope.shape, slope.dtype))
+        if gy.ndim:
+            gy = contiguous(gy).reshape(-1, 1)
+        g = launch(K.chain, gy, slope, out=new(slope.shape, slope.dtype))
         return np.moveaxis(g.reshape(shape), -1, axis)
 
     return (y, count), vjp
 
 
-@op(elementwise=True, name="binary_cross_entropy_with_logits")
+@op(name="binary_cross_entropy_with_logits")
 def _binary_cross_entropy(logits, targets, /, reduction):
+    need_floats("binary_cross_entropy_with_logits", logits, targets)
     _same_shape("binary_cross_entropy_with_logits", logits, targets, "logits", "targets")
     losses, slope = new(logits.shape, logits.dtype), new(logits.shape, logits.dtype)
     launch(K.binary_cross_entropy, logits, targets, out=(losses, slope))
@@ -195,7 +201,8 @@ def _huber(x, y, /, reduction, delta):
     return _difference("huber", K.huber, x, y, reduction, delta)
 
 
-def _difference(name: str, kernel: Any, x: np.ndarray, y: np.ndarray, reduction: str, *settings: float) -> tuple[Any, Any]:
+def _difference(name: str, kernel: Any, x: Any, y: Any, reduction: str, *settings: float) -> tuple[Any, Any]:
+    need_floats(name, x, y)
     _same_shape(name, x, y, "x", "y")
     losses, slope = new(x.shape, x.dtype), new(x.shape, x.dtype)
     launch(kernel, x, y, *settings, out=(losses, slope))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..engine import op
-from ..kernels import K, launch, new
+from ..kernels import K, contiguous, launch, new
 
 __all__ = ["batch_norm", "layer_norm", "rms_norm"]
 METHODS: tuple[str, ...] = ()
@@ -22,13 +24,13 @@ def layer_norm(x, weight=None, bias=None, /, eps: float = 1e-5):
     """
     _check("layer_norm", x, weight=weight, bias=bias)
     shape, D = x.shape, x.shape[-1]
-    rows = x.reshape(-1, D) if x.size else x.reshape(int(np.prod(shape[:-1])), D)  # (N, D)
+    rows = _rows(x)  # (N, D)
     y, mean, rstd = new(rows.shape, x.dtype), new(len(rows), x.dtype), new(len(rows), x.dtype)
     launch(K.layer_norm, rows, weight, bias, eps, out=(y, mean, rstd))
     biased = bias is not None
 
     def vjp(gy):
-        g = gy.reshape(rows.shape)
+        g = _rows(gy)
         gx, gw, gb = new(rows.shape, gy.dtype), new(D, gy.dtype), new(D, gy.dtype)
         launch(K.layer_norm_vjp, g, rows, weight, mean, rstd, out=(gx, gw, gb))
         return gx.reshape(shape), None if weight is None else gw, gb if biased else None
@@ -46,12 +48,12 @@ def rms_norm(x, weight=None, /, eps: float = 1e-6):
     """
     _check("rms_norm", x, weight=weight)
     shape, D = x.shape, x.shape[-1]
-    rows = x.reshape(-1, D) if x.size else x.reshape(int(np.prod(shape[:-1])), D)  # (N, D)
+    rows = _rows(x)  # (N, D)
     y, rstd = new(rows.shape, x.dtype), new(len(rows), x.dtype)
     launch(K.rms_norm, rows, weight, eps, out=(y, rstd))
 
     def vjp(gy):
-        g = gy.reshape(rows.shape)
+        g = _rows(gy)
         gx, gw = new(rows.shape, gy.dtype), new(D, gy.dtype)
         launch(K.rms_norm_vjp, g, rows, weight, rstd, out=(gx, gw))
         return gx.reshape(shape), None if weight is None else gw
@@ -83,9 +85,15 @@ def batch_norm(x, weight=None, bias=None, /, eps: float = 1e-5):
     return (y, mean, var), vjp
 
 
+def _rows(x: np.ndarray) -> np.ndarray:
+    return contiguous(x).reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
 def _check(name: str, x: np.ndarray, axis: int = -1, **vectors: np.ndarray | None) -> None:
     if x.ndim == 0 or x.dtype.kind != "f":
         raise TypeError(f"{name}: x {x.shape} {x.dtype}: expected floats with at least one axis")
     for label, v in vectors.items():
         if v is not None and v.shape != (x.shape[axis],):
-            raise ValueError(f"{name}: {label} {v.shape} and x {x.shape}: expected ({x.shape[axis]},), one for each feature")
+            raise ValueError(
+                f"{name}: {label} {v.shape} and x {x.shape}: expected ({x.shape[axis]},), one for each feature"
+            )
