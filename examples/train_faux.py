@@ -122,6 +122,12 @@ def load(args):
     return x.astype(args.dtype), y if y.dtype.kind == "i" else y.astype(args.dtype), None
 
 
+def standardised(a, kept):
+    """Return a with mean 0 and standard deviation 1 over the rows kept for training."""
+    spread = a[kept].std(axis=0)
+    return ((a - a[kept].mean(axis=0)) / np.where(spread > 0, spread, 1)).astype(a.dtype)
+
+
 def build(args, x, y, rng):
     """Return the model for inputs like x and targets like y, in the dtype of x."""
     classes = int(y.max()) + 1 if y.dtype.kind in "iu" else 1
@@ -231,6 +237,9 @@ def run(args, comm):
     order = np.arange(len(x)) if args.last else rng.permutation(len(x))
     held = order[len(x) - max(round(args.held_out * len(x)), 1) :]
     kept = order[: len(x) - len(held)]
+    if args.data not in ("faux", "digits") and x.ndim == 2:  # a table, in whatever units
+        x = standardised(x, kept)
+        y = standardised(y, kept) if y.dtype.kind == "f" else y
     shard = {"batch": args.batch, "seed": args.seed, "rank": comm.rank, "size": comm.size}
     loader = data.Loader(x[kept], y[kept], **shard)
     unseen = data.Loader(x[held], y[held], **shard, shuffle=False)
