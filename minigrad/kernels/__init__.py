@@ -8,6 +8,7 @@ launches on known arrays, which can be recorded, printed, timed and replayed.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,8 @@ from . import reference as K
 
 __all__ = ["K", "contiguous", "launch", "new", "recording"]
 
-_recorder: Callable[..., None] | None = None  # set while a step is being recorded
+_recorder: Callable[..., None] | None = None  # set while a step is being recorded,
+_thread = 0  # in this thread: what others launch meanwhile is no part of the step
 
 
 def new(shape: tuple[int, ...] | int, dtype: Any) -> np.ndarray:
@@ -46,12 +48,12 @@ def launch(kernel: Callable[..., Any], *inputs: Any, out: Any = None) -> Any:
     if out is None:
         out = kernel(*inputs)
         if type(out) is not np.ndarray:  # NumPy turns 0-d results into scalars
-            out = np.asarray(out)
+            out = tuple(map(np.asarray, out)) if type(out) is tuple else np.asarray(out)
     elif type(out) is tuple:
         kernel(*inputs, *out)
     else:
         kernel(*inputs, out)
-    if _recorder is not None:
+    if _recorder is not None and threading.get_ident() == _thread:
         _recorder(kernel, inputs, out)
     return out
 
@@ -81,10 +83,10 @@ class recording:
         self.recorder = recorder
 
     def __enter__(self) -> recording:
-        global _recorder
+        global _recorder, _thread
         if _recorder is not None:
             raise RuntimeError("recording: another recording is in progress; close it first")
-        _recorder = self.recorder
+        _recorder, _thread = self.recorder, threading.get_ident()
         return self
 
     def __exit__(self, *exc: object) -> None:
