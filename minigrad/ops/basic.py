@@ -366,7 +366,10 @@ def astype(x: Any, dtype: Any) -> Tensor:
 
 
 def _like(*arrays: np.ndarray) -> np.ndarray:
-    return new(np.broadcast_shapes(*(a.shape for a in arrays)), arrays[0].dtype)
+    shape = arrays[0].shape
+    if any(a.shape != shape for a in arrays):
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    return new(shape, arrays[0].dtype)
 
 
 def _chain(g: np.ndarray, slope: np.ndarray) -> np.ndarray:
