@@ -31,6 +31,8 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _compare(ufunc: np.ufunc) -> Callable[..., Any]:
     def method(self: Tensor, other: Any) -> Tensor:
+        if isinstance(other, (str, bytes)):  # never equal, and in no order
+            return NotImplemented
         return Tensor(np.asarray(ufunc(self.data, other.data if isinstance(other, Tensor) else other)))
 
     return method
@@ -51,7 +53,10 @@ for _name in ("less", "less_equal", "greater", "greater_equal", "equal", "not_eq
     setattr(Tensor, f"__{_short}__", _compare(getattr(np, _name)))
 Tensor.__neg__ = basic.negative
 Tensor.__abs__ = basic.abs
-Tensor.__invert__ = lambda self: Tensor(np.logical_not(self.data))
+Tensor.__invert__ = lambda self: Tensor(np.asarray(np.invert(self.data)))  # of masks; floats have none
+for _name in ("and", "or", "xor"):
+    setattr(Tensor, f"__{_name}__", _compare(getattr(np, f"bitwise_{_name}")))
+    setattr(Tensor, f"__r{_name}__", getattr(Tensor, f"__{_name}__"))
 
 for _module in _modules:
     for _name in _module.METHODS:
