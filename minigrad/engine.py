@@ -11,12 +11,11 @@ Reading order: :class:`Tensor`, :func:`op`, :func:`backward`, :class:`FlatBlock`
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,13 +52,21 @@ class no_grad:
         False
     """
 
+    def __init__(self) -> None:
+        self.before: list[bool] = []  # a stack: one object may be entered again inside itself
+
     def __enter__(self) -> None:
-        self.before, _state.grad = _state.grad, False
+        self.before.append(_state.grad)
+        _state.grad = False
 
     def __exit__(self, *exc: object) -> None:
-        _state.grad = self.before
+        _state.grad = self.before.pop()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        # a generator's body runs later, when the block has been left
+        if hasattr(function, "__code__") and function.__code__.co_flags & 0x20:
+            raise TypeError(f"no_grad: {function.__name__} is a generator; write `with no_grad():` inside it")
+
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             with no_grad():
@@ -87,22 +94,34 @@ class Tensor:
         array([2., 4., 6.], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_data", "_grad", "_home", "_index", "_node", "name", "requires_grad")
+    __slots__ = ("__weakref__", "_data", "_grad", "_home", "_index", "_node", "_requires", "name")
     __array_ufunc__ = None  # ndarray + Tensor and np.float64 * Tensor come to our reflected operators
     __array_priority__ = 1000
 
     def __init__(self, data: Any, requires_grad: bool = False, name: str | None = None) -> None:
-        self._data = array = as_array(data)
-        if requires_grad and array.dtype.kind != "f":
-            raise TypeError(
-                f"Tensor: requires_grad=True needs a float array, got {array.dtype}; convert with .astype(np.float32)"
-            )
-        self.requires_grad = bool(requires_grad)
+        self._data = as_array(data)
         self.name = name
         self._grad: np.ndarray | None = None
         self._node: Node | None = None
         self._index = 0
         self._home: _Home | None = None
+        self._requires = False
+        self.requires_grad = requires_grad
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded. May be changed for a leaf: False freezes a parameter."""
+        return self._requires
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if value and self.dtype.kind != "f":
+            raise TypeError(
+                f"Tensor: requires_grad=True needs a float array, got {self.dtype}; convert with .astype(np.float32)"
+            )
+        if self._node is not None and not value:
+            raise RuntimeError(f"requires_grad: {self._label()} was computed by an op; cut it from the tape by .detach()")
+        self._requires = bool(value)
 
     @property
     def data(self) -> np.ndarray:
@@ -116,15 +135,15 @@ class Tensor:
         if self._node is not None:
             raise RuntimeError(f"data: {self._label()} was computed by an op; only a leaf's data can be replaced")
         value = as_array(value)
-        if self.requires_grad and (value.shape, value.dtype) != (self.shape, self.dtype):
+        if not (self._requires or (self._home is not None and self._home.grad is not None)):
+            self._data = value
+            return
+        if (value.shape, value.dtype) != (self.shape, self.dtype):
             raise ValueError(
                 f"data: {self._label()} is {_describe(self._data)}, the new value is {_describe(value)}; "
                 "shape and dtype of a leaf stay"
             )
-        if self.requires_grad:
-            self._data[...] = value  # in place: an optimizer's flat block may own this memory
-        else:
-            self._data = value
+        self._data[...] = value  # in place: an optimizer's flat block may own this memory
 
     @property
     def grad(self) -> np.ndarray | None:
@@ -143,6 +162,10 @@ class Tensor:
             )
         self._grad = None
         self._accumulate(value)
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -201,21 +224,41 @@ class Tensor:
 
         Final means that the last operation that uses the leaf has delivered, which may be long before backward ends.
         """
-        if not (self.requires_grad and self.is_leaf):
+        if not (self._requires and self.is_leaf):
             raise RuntimeError(f"on_grad_ready: {self._label()} is no leaf that requires gradients")
         home = self._home = self._home or _Home()
-        home.hooks = (*home.hooks, callback)
+        entry = [callback]  # a new object: the same callback may be given twice, and removed once
+        home.hooks = (*home.hooks, entry)
 
         def remove() -> None:
-            home.hooks = tuple(hook for hook in home.hooks if hook is not callback)
+            home.hooks = tuple(hook for hook in home.hooks if hook is not entry)
 
         return remove
 
     def retain_grad(self) -> Tensor:
         """Keep the gradient of this computed tensor in ``.grad`` too, for looking at it; returns the tensor itself."""
-        if self._node is not None:
+        if not self._requires:
+            raise RuntimeError(f"retain_grad: {self._label()} does not require gradients")
+        if self._node is not None and not any(reference() is self for reference in self._node.retained):
             self._node.retained = (*self._node.retained, weakref.ref(self))
         return self
+
+    if TYPE_CHECKING:  # what minigrad.ops attaches, for type checkers; operands may be numbers, arrays and lists
+
+        def _binary(self, other: Any, /) -> Tensor: ...
+        def _unary(self) -> Tensor: ...
+        def _method(self, *args: Any, **settings: Any) -> Tensor: ...
+        def __eq__(self, other: Any, /) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: Any, /) -> Tensor: ...  # type: ignore[override]
+
+        __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = __matmul__ = _binary
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rpow__ = __rmatmul__ = _binary
+        __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __xor__ = __getitem__ = _binary
+        __neg__ = __abs__ = __invert__ = _unary
+        T: Tensor
+        mT: Tensor
+        abs = argmax = argmin = arctan = astype = clip = cumsum = exp = log = log_softmax = matmul = max = mean = _method
+        min = prod = ravel = reshape = softmax = sqrt = squeeze = std = sum = swapaxes = tanh = transpose = var = _method
 
     def _accumulate(self, gradient: np.ndarray) -> None:
         if self._grad is None:
@@ -246,15 +289,22 @@ class Tensor:
             raise TypeError(f"{self._label()} is on the tape and cannot be copied or pickled; use .detach() first")
         return (type(self), (self._data.copy(), self.requires_grad, self.name))
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__  # by identity, although == compares elements
 
     def __len__(self) -> int:
         if self.ndim == 0:
             raise TypeError("len: a tensor of no axes has no length")
         return self.shape[0]
 
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter([self[i] for i in range(len(self))])
+
     def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"bool: {self._label()} has {self.size} elements and is neither true nor false as a whole; "
+                "use .data.any() or .data.all()"
+            )
         return bool(self._data)
 
     def __float__(self) -> float:
@@ -265,6 +315,9 @@ class Tensor:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError("a tensor cannot be assigned to; use where, concatenate or pad, or change a leaf's .data")
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else repr(self)
 
     def __repr__(self) -> str:
         text = np.array2string(self._data, separator=", ", prefix="Tensor(")
@@ -282,7 +335,7 @@ class _Home:
     __slots__ = ("block", "grad", "hooks")
 
     def __init__(self) -> None:
-        self.hooks: tuple[Callable[[Tensor], Any], ...] = ()
+        self.hooks: tuple[list[Callable[[Tensor], Any]], ...] = ()
         self.grad: np.ndarray | None = None
         self.block: Callable[[], FlatBlock | None] = lambda: None
 
@@ -304,7 +357,7 @@ def as_array(value: Any) -> np.ndarray:
             array = array.astype(DEFAULT_FLOAT)
     if array.dtype.kind not in "fiubc":
         raise TypeError(f"Tensor: expected numbers, got {array.dtype} from {type(value).__name__}")
-    return array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _describe(array: np.ndarray) -> str:
@@ -322,12 +375,14 @@ class Op:
     def __init__(
         self, forward: Callable[..., Any], name: str, elementwise: bool, analytic: bool, indices: bool
     ) -> None:
-        kinds = list(inspect.signature(forward).parameters.values())
+        code = forward.__code__  # not inspect.signature: importing inspect takes as long as importing all ops
         self.forward = forward
         self.name = name
-        self.operands = tuple(p.name for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL))
-        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in kinds)
-        self.required = sum(p.kind is p.POSITIONAL_ONLY and p.default is p.empty for p in kinds)
+        self.variadic = bool(code.co_flags & 0x04)  # has *arrays, whose name comes after the keyword-only ones
+        star = code.co_argcount + code.co_kwonlyargcount
+        self.operands = code.co_varnames[: code.co_posonlyargcount] + code.co_varnames[star : star + self.variadic]
+        optional = len(forward.__defaults__ or ()) - (code.co_argcount - code.co_posonlyargcount)
+        self.required = code.co_posonlyargcount - max(optional, 0)
         self.elementwise = elementwise
         self.analytic = analytic
         self.indices = indices
@@ -341,11 +396,11 @@ class Node:
 
     __slots__ = ("edges", "meta", "multiple", "op", "prints", "retained", "vjp")
 
-    def __init__(self, op: Op, edges: list[Any], vjp: Any, meta: list[Any], multiple: bool, prints: Any) -> None:
+    def __init__(self, op: Op, edges: list[Any], vjp: Any, multiple: bool, prints: Any) -> None:
         self.op = op
-        self.edges = edges  # for each operand: (source, index of the source's output), or None without gradient
+        self.edges: Any = edges  # for each operand: (source, index of the source's output), or None without gradient
         self.vjp = vjp
-        self.meta = meta  # (shape, dtype) of each output
+        self.meta: list[tuple[tuple[int, ...], np.dtype]] = []  # of each output
         self.multiple = multiple
         self.prints = prints  # fingerprints of saved arrays that others could change
         self.retained: tuple[Any, ...] = ()
@@ -394,17 +449,13 @@ def op(
 
     @functools.wraps(forward)
     def wrapper(*args: Any, **settings: Any) -> Any:
-        if info.variadic:
-            operands: tuple[Any, ...] = args
-        elif len(args) > count:
-            operands = args[:count]
-            rest = args[count:]
-            return _apply(info, operands, _plain(info, rest), settings)
-        else:
-            operands = args
-            if info.required <= len(args) < count:  # optional operands: None
-                operands += (None,) * (count - len(args))
-        return _apply(info, operands, (), settings)
+        if len(args) == count or info.variadic:
+            return _apply(info, args, (), settings)
+        if len(args) > count:
+            return _apply(info, args[:count], _plain(info, args[count:]), settings)
+        if len(args) >= info.required:  # optional operands: None
+            args += (None,) * (count - len(args))
+        return _apply(info, args, (), settings)
 
     wrapper.op = info  # type: ignore[attr-defined]
     OPS[info.name] = wrapper
@@ -428,72 +479,72 @@ def _plain(info: Op, values: Iterable[Any]) -> tuple[Any, ...]:
 def _apply(info: Op, operands: tuple[Any, ...], rest: tuple[Any, ...], settings: dict[str, Any]) -> Any:
     if settings:
         settings = dict(zip(settings, _plain(info, settings.values())))
-    arrays = []
+    arrays: list[Any] = []
+    edges: list[Any] = []
     dtype = None
     same = True  # every operand is an array of one float dtype: nothing to convert
     wanted = False
     for value in operands:
+        edge = None
         if isinstance(value, Tensor):
-            wanted = wanted or value.requires_grad
+            if value._requires:
+                wanted = True
+                edge = (value, 0) if value._node is None else (value._node, value._index)
             value = value._data
-        elif type(value) is not np.ndarray:
+        edges.append(edge)
+        arrays.append(value)
+        if type(value) is not np.ndarray:
             same = same and value is None
-            arrays.append(value)
-            continue
-        if dtype is None:
+        elif dtype is None:
             dtype = value.dtype
         elif value.dtype is not dtype and value.dtype != dtype:
             same = False
-        arrays.append(value)
-    if not same or dtype is None or dtype.kind != "f":
+    same = same and dtype is not None and dtype.kind == "f"
+    if not same:
         arrays = _convert(info, arrays)
     try:
         y, vjp = info.forward(*arrays, *rest, **settings)
-    except ValueError as error:
-        _explain_broadcast(info, arrays, error)
+    except (TypeError, ValueError) as error:
+        _explain(info, arrays, error)
         raise
-    multiple = type(y) is tuple
-    outs = y if multiple else (y,)
-    if dtype is None or dtype.kind != "f" or not same:
+    outs = y if type(y) is tuple else (y,)
+    if not same:
         _check_promotion(info, arrays, outs)
+    if wanted and _state.grad:
+        if rest or settings:
+            arrays += _arrays((*rest, *settings.values()))
+        roots = [_root(a) for a in arrays if a is not None and _writable(a)]
+        node = Node(info, edges, vjp, type(y) is tuple, _fingerprints(vjp, roots) if roots else None)
+    else:
+        node = None
     tensors = []
     for i, out in enumerate(outs):
+        if type(out) is not np.ndarray:
+            raise TypeError(f"{info.name}: its output is {type(out).__name__}, expected an array; compute it by launch")
         tensor = Tensor.__new__(Tensor)
         tensor._data = out
-        tensor._grad = tensor._node = tensor._home = tensor.name = None
+        tensor._grad = tensor._home = tensor._node = tensor.name = None
         tensor._index = i
-        tensor.requires_grad = False
+        tensor._requires = False
+        if node is not None:
+            node.meta.append((out.shape, out.dtype))
+            tensor._data = _lock(out, roots)
+            if out.dtype.kind == "f":
+                tensor._node, tensor._requires = node, True
+            elif out.dtype.kind == "c":
+                raise TypeError(f"{info.name}: the result is {out.dtype}; gradients flow through real numbers only")
         tensors.append(tensor)
-    if wanted and _state.grad:
-        edges: list[Any] = [
-            ((value, 0) if value._node is None else (value._node, value._index))
-            if isinstance(value, Tensor) and value.requires_grad
-            else None
-            for value in operands
-        ]
-        roots = [_root(a) for a in arrays if type(a) is np.ndarray]
-        for tensor in tensors:
-            out = tensor._data
-            root = _root(out)
-            if not any(root is other for other in roots):
-                root.setflags(write=False)
-            elif any(out is a for a in arrays):
-                out = tensor._data = out.view()  # the operand itself stays as it is
-            out.setflags(write=False)
-        if rest or settings:
-            roots += [_root(a) for a in _arrays((*rest, *settings.values()))]
-        prints = _fingerprints(vjp, [root for root in roots if root.flags.writeable])
-        node = Node(info, edges, vjp, [(out.shape, out.dtype) for out in outs], multiple, prints)
-        for tensor in tensors:
-            if tensor._data.dtype.kind == "f":
-                tensor._node = node
-                tensor.requires_grad = True
-    return tuple(tensors) if multiple else tensors[0]
+    return tuple(tensors) if type(y) is tuple else tensors[0]
 
 
 def _convert(info: Op, values: list[Any]) -> list[Any]:
     """Give Python numbers and integers the float dtype beside them; refuse a mix of float dtypes."""
-    arrays = [v if v is None or isinstance(v, (bool, int, float, complex, np.generic)) else as_array(v) for v in values]
+    arrays: list[Any] = []
+    for i, v in enumerate(values):
+        try:
+            arrays.append(v if v is None or isinstance(v, _scalars) else as_array(v))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{info.name}: operand {info.operand(i)}: {str(error).removeprefix('Tensor: ')}") from None
     kind, where = None, 0
     for i, a in enumerate(arrays):
         if isinstance(a, np.ndarray) and a.dtype.kind in "fc":
@@ -508,20 +559,20 @@ def _convert(info: Op, values: list[Any]) -> list[Any]:
                 kind, where = a.dtype, i
     if kind is None and (fallback := [a.dtype for a in arrays if isinstance(a, np.ndarray)]):
         kind = np.result_type(*fallback)  # integers and booleans among themselves, as in NumPy
-    out = []
+        if any(isinstance(a, (float, np.floating)) for a in arrays):
+            kind = DEFAULT_FLOAT
+    out: list[Any] = []
     for i, a in enumerate(arrays):
         if a is None:
             out.append(a)
         elif not isinstance(a, np.ndarray):
-            value = a.item() if isinstance(a, np.generic) else a
+            value = float(a) if isinstance(a, np.floating) else a.item() if isinstance(a, np.generic) else a
             if kind is None:
                 out.append(as_array(value))
             elif isinstance(value, complex) and kind.kind != "c" and not info.analytic:
                 raise TypeError(f"{info.name}: operand {info.operand(i)} is complex; it takes no complex numbers")
             elif isinstance(value, complex):
                 out.append(np.asarray(value))
-            elif isinstance(value, float) and kind.kind not in "fc":
-                out.append(as_array(value))
             else:
                 out.append(np.asarray(value, kind if kind.kind != "b" or isinstance(value, bool) else np.int64))
         elif a.dtype.kind in "iub" and kind is not None and kind.kind in "fc" and not info.indices:
@@ -534,6 +585,9 @@ def _convert(info: Op, values: list[Any]) -> list[Any]:
     return out
 
 
+_scalars = (bool, int, float, complex, np.bool_, np.number)
+
+
 def _check_promotion(info: Op, arrays: list[Any], outs: Sequence[np.ndarray]) -> None:
     floats = [a.dtype for a in arrays if a is not None and a.dtype.kind in "fc"]
     for out in outs:
@@ -542,8 +596,12 @@ def _check_promotion(info: Op, arrays: list[Any], outs: Sequence[np.ndarray]) ->
             raise TypeError(f"{info.name}: needs floats, got {kinds}; convert with .astype(np.float32)")
 
 
-def _explain_broadcast(info: Op, arrays: list[Any], error: ValueError) -> None:
-    if info.elementwise:
+def _explain(info: Op, arrays: list[Any], error: Exception) -> None:
+    """Raise a clearer error in the place of error, if its reason is known."""
+    for i, array in enumerate(arrays[: info.required]):
+        if array is None:
+            raise TypeError(f"{info.name}: operand {info.operand(i)} is None; expected numbers") from None
+    if info.elementwise and isinstance(error, ValueError):
         try:
             np.broadcast_shapes(*(a.shape for a in arrays if a is not None))
         except ValueError:
@@ -562,6 +620,24 @@ def _root(array: np.ndarray) -> np.ndarray:
     return array
 
 
+def _writable(array: np.ndarray) -> bool:
+    """Return whether someone may write to array's memory; outputs of recorded ops are locked."""
+    return array.flags.writeable or (array.base is not None and _root(array).flags.writeable)
+
+
+def _lock(out: np.ndarray, roots: list[np.ndarray]) -> np.ndarray:
+    """Make an op's output read-only; of an operand that it shares memory with, only this view of it."""
+    root = out if out.base is None else _root(out)
+    for other in roots:
+        if other is root:
+            out = out.view()
+            break
+    else:
+        root.setflags(write=False)
+    out.setflags(write=False)
+    return out
+
+
 def _arrays(values: Iterable[Any]) -> Iterator[np.ndarray]:
     for value in values:
         if isinstance(value, np.ndarray):
@@ -571,11 +647,8 @@ def _arrays(values: Iterable[Any]) -> Iterator[np.ndarray]:
 
 
 def _fingerprints(vjp: Any, roots: list[np.ndarray]) -> list[tuple[np.ndarray, str, int]] | None:
-    """Fingerprint the arrays in vjp's closure that share memory with roots: what others can write to.
-
-    Outputs of ops are not among them: they were made read-only when they were recorded.
-    """
-    if not roots or not getattr(vjp, "__closure__", None):
+    """Fingerprint the arrays in vjp's closure that share memory with roots: what others can write to."""
+    if not getattr(vjp, "__closure__", None):
         return None
     prints: list[tuple[np.ndarray, str, int]] = []
     for name, cell in zip(vjp.__code__.co_freevars, vjp.__closure__):
@@ -586,28 +659,38 @@ def _fingerprints(vjp: Any, roots: list[np.ndarray]) -> list[tuple[np.ndarray, s
         kind = type(value)
         if kind is np.ndarray or kind is tuple or kind is list:
             for array in _arrays((value,)):
-                root = _root(array)
-                if any(root is other for other in roots):
-                    prints.append((array, name, _fingerprint(array)))
+                root = array if array.base is None else _root(array)
+                for other in roots:
+                    if other is root:
+                        if not any(array is seen for seen, _, _ in prints):
+                            prints.append((array, name, _fingerprint(array)))
+                        break
         elif kind is _function and value is not vjp:
             prints += _fingerprints(value, roots) or ()
     return prints or None
 
 
 _function = type(_fingerprints)
+_weights = np.arange(1, 513, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+_weights = (_weights ^ _weights >> np.uint64(31)) * np.uint64(0xBF58476D1CE4E5B9) | np.uint64(1)  # odd: no change is lost
 
 
 def _fingerprint(array: np.ndarray) -> int:
-    """Return a checksum that any single change alters: crc32, of row and column sums where the array is large."""
+    """Return a checksum that changes with the array: its crc32, or that of something smaller where the array is large.
+
+    Equation: for each row x of 512 words, Σ w x modulo 2⁶⁴ with random odd w. What differs in the highest bits alone,
+    such as signs, can cancel there; so the highest byte of each word is checked apart.
+    """
+    if 0 in array.strides:
+        array = array[tuple(slice(0, 1) if step == 0 else slice(None) for step in array.strides)]
     if not array.flags.c_contiguous:
         array = array.T if array.flags.f_contiguous else np.ascontiguousarray(array)
     if array.nbytes <= 8192:
         return zlib.crc32(array)  # type: ignore[arg-type]
     whole = array.reshape(-1).view(np.uint8)
     cut = whole.size // 4096 * 4096
-    rows = whole[:cut].view(np.uint64).reshape(-1, 512)
-    crc = zlib.crc32(np.add.reduce(rows, axis=0), zlib.crc32(whole[cut:]))
-    return zlib.crc32(np.add.reduce(rows, axis=1), crc)
+    sums = np.einsum("ij,j->i", whole[:cut].view(np.uint64).reshape(-1, 512), _weights)
+    return zlib.crc32(sums, zlib.crc32(whole[7:cut:8].copy(), zlib.crc32(whole[cut:])))
 
 
 # --- backward -----------------------------------------------------------------------------------------------------
@@ -629,61 +712,77 @@ def backward(
         RuntimeError: see :meth:`Tensor.backward`.
         ValueError: if a gradient's shape or dtype is not its operand's.
     """
-    seeds: dict[Any, Any] = {}
+    if isinstance(outputs, Tensor):
+        raise TypeError("backward: expected a list of tensors; for one, call its method: loss.backward()")
+    received: dict[Any, Any] = {}  # node or leaf: for each of its outputs the sum so far, and whether that array is ours
     for i, output in enumerate(outputs):
         seed = _seed(output, None if gradients is None else gradients[i])
-        source = output if output._node is None else output._node
-        _deliver(seeds, source, output._index, seed)
-    pending = _count_consumers(seeds)
-    targets = None
-    if inputs is not None:
-        targets = {(t if t._node is None else t._node, t._index): i for i, t in enumerate(inputs)}
-    found: list[np.ndarray | None] = [None] * len(inputs or ())
+        _deliver(received, output if output._node is None else output._node, output._index, seed)
+    pending = _count_consumers(received)
+    targets = [(t if t._node is None else t._node, t._index) for t in inputs or ()]
+    found: dict[Any, np.ndarray] = {}
 
-    def finish(source: Any) -> bool:
-        """All of source's consumers have delivered: store a leaf's gradient; return whether source is to be run."""
-        slots = received.get(source)
-        if targets is not None and slots is not None:
-            for index, slot in enumerate(slots):
-                at = targets.get((source, index))
-                if at is not None and slot is not None:
-                    found[at] = slot[0]
-        if type(source) is Node:
-            return True
-        if slots is not None:
-            del received[source]
-            if targets is None:
-                source._accumulate(slots[0][0])
-                if source._home is not None:
-                    for hook in source._home.hooks:
-                        hook(source)
-        return False
+    def finish(leaf: Tensor) -> None:
+        slots = received.pop(leaf, None)
+        if slots is None:  # none of its consumers had a gradient for it
+            return
+        if inputs is not None:
+            if (leaf, 0) in targets:
+                found[leaf, 0] = _own(slots[0])
+            return
+        leaf._accumulate(slots[0][0])
+        if leaf._home is not None:
+            for (hook,) in leaf._home.hooks:
+                hook(leaf)
 
-    received = seeds
     with np.errstate(all="ignore"):
-        ready = [source for source in tuple(seeds) if pending[source] == 0 and finish(source)]
+        ready = []
+        for source in tuple(received):
+            if pending[source] == 0:
+                if type(source) is Node:
+                    ready.append(source)
+                else:
+                    finish(source)
         while ready:
             node = ready.pop()
-            slots = received.pop(node, None)
-            edges = node.edges
-            later = _run(node, slots, received) if slots is not None else ()
-            for edge in edges:  # leaves first: their gradients are final, and hooks fire, before the rest is computed
-                if edge is not None and type(edge[0]) is not Node:
-                    pending[edge[0]] -= 1
-                    if pending[edge[0]] == 0:
-                        finish(edge[0])
-            for i, compute in later:
-                _store(node, i, compute(), received)
-            for edge in edges:
-                if edge is not None and type(edge[0]) is Node:
-                    pending[edge[0]] -= 1
-                    if pending[edge[0]] == 0 and finish(edge[0]):
-                        ready.append(edge[0])
+            edges, slots = node.edges, received.pop(node, None)
+            if slots is None:
+                grads = (None,) * len(edges)
+            else:
+                if inputs is None:
+                    _retain(node, slots)
+                else:
+                    found.update({(n, i): _own(slots[i]) for n, i in targets if n is node and slots[i] is not None})
+                grads = _run(node, slots)
+            later: list[Any] = []  # leaves first: their gradients are final, and hooks fire, before the rest is computed
+            for i, (edge, gradient) in enumerate(zip(edges, grads)):
+                if edge is None:
+                    continue
+                source = edge[0]
+                if type(source) is Node:
+                    if gradient is not None and type(gradient) is not np.ndarray:
+                        later.append((i, source, gradient))
+                        continue
+                elif callable(gradient):
+                    gradient = gradient()
+                if gradient is not None:
+                    _deliver(received, source, edge[1], _fit(node, i, gradient))
+                pending[source] -= 1
+                if pending[source] == 0:
+                    if type(source) is Node:
+                        ready.append(source)
+                    else:
+                        finish(source)
+            for i, source, compute in later:
+                gradient = compute() if callable(compute) else compute
+                if gradient is not None:
+                    _deliver(received, source, edges[i][1], _fit(node, i, gradient))
+                pending[source] -= 1
+                if pending[source] == 0:
+                    ready.append(source)
             if not retain_graph:
                 node.vjp = node.edges = node.prints = None
-    if inputs is None:
-        return None
-    return found
+    return None if inputs is None else [found.get(target) for target in targets]
 
 
 def _seed(output: Tensor, gradient: Any) -> np.ndarray:
@@ -731,8 +830,15 @@ def _count_consumers(seeds: dict[Any, Any]) -> dict[Any, int]:
     return pending
 
 
-def _run(node: Node, slots: list[Any], received: dict[Any, Any]) -> list[tuple[int, Callable[[], np.ndarray]]]:
-    """Call a node's vjp; deliver the gradients it has, return those still to be computed."""
+def _retain(node: Node, slots: list[Any]) -> None:
+    for reference in node.retained:
+        tensor = reference()
+        if tensor is not None and slots[tensor._index] is not None:
+            tensor._accumulate(slots[tensor._index][0])
+
+
+def _run(node: Node, slots: list[Any]) -> tuple[Any, ...]:
+    """Call a node's vjp on what it has received; zeros stand for outputs that nobody used."""
     if node.prints is not None:
         for array, name, before in node.prints:
             if _fingerprint(array) != before:
@@ -740,47 +846,35 @@ def _run(node: Node, slots: list[Any], received: dict[Any, Any]) -> list[tuple[i
                     f"{node.op.name}: the array {name} {array.shape} that its gradient needs was changed after the "
                     "forward pass; call backward before updating parameters or inputs in place"
                 )
-    for reference in node.retained:
-        tensor = reference()
-        if tensor is not None and slots[tensor._index] is not None:
-            tensor._accumulate(slots[tensor._index][0])
     if node.multiple:
-        gys = tuple(
-            launch(K.fill, 0, out=new(*meta)) if slot is None else slot[0] for slot, meta in zip(slots, node.meta)
+        grads = node.vjp(
+            tuple(launch(K.fill, 0, out=new(*meta)) if slot is None else slot[0] for slot, meta in zip(slots, node.meta))
         )
-        grads = node.vjp(gys)
     else:
         grads = node.vjp(slots[0][0])
     if type(grads) is not tuple:
         grads = (grads,)
     if len(grads) != len(node.edges):
         raise ValueError(f"{node.op.name}: its vjp returned {len(grads)} gradients for {len(node.edges)} operands")
-    later = []
-    for i, gradient in enumerate(grads):
-        edge = node.edges[i]
-        if edge is None or gradient is None:
-            continue
-        if type(gradient) is np.ndarray:
-            _store(node, i, gradient, received)
-        elif type(edge[0]) is Node:
-            later.append((i, gradient))
-        else:
-            _store(node, i, gradient(), received)
-    return later
+    return grads
 
 
-def _store(node: Node, i: int, gradient: np.ndarray, received: dict[Any, Any]) -> None:
-    """Check the gradient of node's operand i, sum it back where the operand was broadcast, and deliver it."""
+def _fit(node: Node, i: int, gradient: Any) -> np.ndarray:
+    """Check the gradient of node's operand i, and sum it back where an element-wise op has broadcast the operand."""
     source, index = node.edges[i]
     shape, dtype = source.meta[index] if type(source) is Node else (source._data.shape, source._data.dtype)
-    if gradient.shape != shape and node.op.elementwise and _broadcasts(shape, gradient.shape):
-        gradient = launch(K.sum_to, gradient, out=new(shape, gradient.dtype))
-    if gradient.shape != shape or gradient.dtype != dtype:
-        raise ValueError(
-            f"{node.op.name}: the gradient of operand {node.op.operand(i)} is {_describe(gradient)}, "
-            f"the operand is {shape} {dtype}; correct the op's vjp"
-        )
-    _deliver(received, source, index, gradient)
+    if type(gradient) is np.ndarray:
+        if gradient.shape == shape and gradient.dtype is dtype:
+            return gradient
+        if gradient.shape != shape and node.op.elementwise and _broadcasts(shape, gradient.shape):
+            gradient = launch(K.sum_to, gradient, out=new(shape, gradient.dtype))
+        if gradient.shape == shape and gradient.dtype == dtype:
+            return gradient
+    what = _describe(gradient) if type(gradient) is np.ndarray else f"of type {type(gradient).__name__}"
+    raise ValueError(
+        f"{node.op.name}: the gradient of operand {node.op.operand(i)} is {what}, "
+        f"the operand is {shape} {dtype}; correct the op's vjp"
+    )
 
 
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
@@ -799,6 +893,12 @@ def _deliver(received: dict[Any, Any], source: Any, index: int, gradient: np.nda
         launch(np.add, slot[0], gradient, out=slot[0])
     else:
         slots[index] = (launch(np.add, slot[0], gradient, out=new(gradient.shape, gradient.dtype)), True)
+
+
+def _own(slot: tuple[np.ndarray, bool]) -> np.ndarray:
+    """Return the sum as an array that nobody else holds."""
+    gradient, ours = slot
+    return gradient if ours else launch(K.copy, gradient, out=new(gradient.shape, gradient.dtype))
 
 
 # --- parameters and gradients in one block ------------------------------------------------------------------------
