@@ -66,8 +66,11 @@ def where(condition, x, y, out):
 
 def select(condition, x, out):
     """out = x where the condition holds, else 0."""
-    np.copyto(out, 0)
-    np.copyto(out, x, where=condition)
+    with np.errstate(invalid="ignore", over="ignore"):
+        np.multiply(x, condition, out=out)  # 20 times as fast as a masked copy
+        out += 0  # -0 becomes 0
+        if not np.isfinite(np.add.reduce(out, axis=None)):  # 0 inf is NaN
+            np.copyto(out, 0, where=np.logical_not(condition))
 
 
 # --- recurrent cells ----------------------------------------------------------------------------------------------
@@ -520,8 +523,8 @@ def dropout(x, p, key, out):
         place = np.arange(x.size, dtype=np.uint64) + first * np.uint64(per_sample)
         bits = _mix(stream + place * _GOLDEN).reshape(x.shape)
     keep = (bits >> np.uint64(11)) * 2.0**-53 >= p
-    out[...] = 0
-    np.multiply(x, 0 if p == 1 else 1 / (1 - p), where=keep, out=out)
+    select(keep, x, out)
+    out *= 0 if p == 1 else 1 / (1 - p)
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -684,12 +687,13 @@ def _shifted(x, i, j, stride, oh, ow):
 
 
 def columns_vjp(g, stride, out):
-    """out (C, B, H, W) = each element's sum over the windows it is in, from columns g (C, kh, kw, B, oh, ow)."""
+    """out (C, H, W, B) = each element's sum over the windows it is in, from columns g (C, kh, kw, oh, ow, B)."""
     out[...] = 0
-    _, kh, kw, _, oh, ow = g.shape
+    _, kh, kw, oh, ow, _ = g.shape
+    images = np.moveaxis(out, 3, 0)
     for i in range(kh):
         for j in range(kw):
-            _shifted(out, i, j, stride, oh, ow)[...] += g[:, i, j]
+            _shifted(images, i, j, stride, oh, ow)[...] += np.moveaxis(g[:, i, j], 3, 0)
 
 
 def max_pool(x, size, stride, out):
@@ -709,9 +713,10 @@ def max_pool_vjp(x, y, g, size, stride, out):
     count = np.zeros(y.shape, g.dtype)
     for hit in hits:
         count += hit
-    share = g / count
+    share, part = g / count, np.empty_like(count)
     for (i, j), hit in zip(places, hits):
-        _shifted(out, i, j, stride, *y.shape[2:])[...] += np.where(hit, share, 0)
+        select(hit, share, part)
+        _shifted(out, i, j, stride, *y.shape[2:])[...] += part
 
 
 def avg_pool(x, size, stride, out):

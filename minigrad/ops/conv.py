@@ -53,25 +53,24 @@ def _conv2d(x, w, b, /, stride, padding):
     (sh, sw), (ph, pw) = stride, padding
     oh, ow = _steps("conv2d", x, H + 2 * ph, kh, sh), _steps("conv2d", x, W + 2 * pw, kw, sw)
     dtype = np.result_type(x, w)
-    padded = new((C, B, H + 2 * ph, W + 2 * pw), x.dtype)  # channels first: rows of columns are then long copies
-    launch(K.pad, x.transpose(1, 0, 2, 3), (..., slice(ph, ph + H), slice(pw, pw + W)), 0, out=padded)
-    columns = new((C, kh, kw, B, oh, ow), x.dtype)
+    padded = new((C, H + 2 * ph, W + 2 * pw, B), x.dtype)  # batch last: columns are then copied in long runs
+    inside = (slice(None), slice(ph, ph + H), slice(pw, pw + W))
+    launch(K.pad, x.transpose(1, 2, 3, 0), inside, 0, out=padded)
+    columns = new((C, kh, kw, oh, ow, B), x.dtype)
     launch(K.copy, _windows(padded, kh, kw, sh, sw).transpose(0, 4, 5, 1, 2, 3), out=columns)
-    cols, rows = columns.reshape(C * kh * kw, B * oh * ow), contiguous(w).reshape(O, C * kh * kw)
-    y = launch(np.matmul, rows, cols, out=new((O, B * oh * ow), dtype))
+    cols, rows = columns.reshape(C * kh * kw, oh * ow * B), contiguous(w).reshape(O, C * kh * kw)
+    y = launch(np.matmul, rows, cols, out=new((O, oh * ow * B), dtype))
     if b is not None:
         launch(np.add, y, b[:, None], out=y)
     biased = b is not None
 
     def vjp(gy):
-        g = new((O, B, oh, ow), gy.dtype)
-        launch(K.copy, gy.transpose(1, 0, 2, 3), out=g)
-        g = g.reshape(O, B * oh * ow)
+        g = contiguous(gy.transpose(1, 2, 3, 0)).reshape(O, oh * ow * B)
 
         def gx():
             back = launch(np.matmul, rows.T, g).reshape(columns.shape)
             wide = launch(K.columns_vjp, back, (sh, sw), out=new(padded.shape, gy.dtype))
-            return wide[:, :, ph : ph + H, pw : pw + W].transpose(1, 0, 2, 3)
+            return wide[inside].transpose(3, 0, 1, 2)
 
         def gw():
             return launch(np.matmul, g, cols.T).reshape(w.shape)
@@ -81,7 +80,7 @@ def _conv2d(x, w, b, /, stride, padding):
 
         return gx, gw, gb if biased else None
 
-    return y.reshape(O, B, oh, ow).transpose(1, 0, 2, 3), vjp
+    return y.reshape(O, oh, ow, B).transpose(3, 0, 1, 2), vjp
 
 
 def conv1d(x: Any, w: Any, b: Any = None, stride: int = 1, padding: int = 0) -> Tensor:
@@ -185,5 +184,5 @@ def _pooled(name: str, x: np.ndarray, size: tuple[int, int], stride: tuple[int, 
 
 
 def _windows(x: np.ndarray, kh: int, kw: int, sh: int, sw: int) -> np.ndarray:
-    """View all windows of the last two axes: (..., H, W) -> (..., oh, ow, kh, kw)."""
-    return np.lib.stride_tricks.sliding_window_view(x, (kh, kw), axis=(-2, -1))[..., ::sh, ::sw, :, :]
+    """View all windows: (C, H, W, B) -> (C, oh, ow, B, kh, kw)."""
+    return np.lib.stride_tricks.sliding_window_view(x, (kh, kw), axis=(1, 2))[:, ::sh, ::sw]
