@@ -57,7 +57,8 @@ def test_files_of_the_user(tmp_path):
     header = b"\0\0\x08\x03" + np.array(images.shape, ">u4").tobytes()
     (tmp_path / "a-images-idx3-ubyte.gz").write_bytes(gzip.compress(header + images.tobytes()))
     labels = (np.arange(64) % 10).astype(np.uint8)
-    (tmp_path / "a-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"\0\0\x08\x01" + np.array([64], ">u4").tobytes() + labels.tobytes()))
+    header = b"\0\0\x08\x01" + np.array(labels.shape, ">u4").tobytes()
+    (tmp_path / "a-labels-idx1-ubyte.gz").write_bytes(gzip.compress(header + labels.tobytes()))
     run("--data", tmp_path / "a-images-idx3-ubyte.gz", "--epochs", 1, "--quiet")
 
 
