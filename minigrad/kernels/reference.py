@@ -410,7 +410,7 @@ def normal_cdf(x):
 
     Source: W. J. Cody, "Rational Chebyshev approximation for the error function", Math. Comp. 23 (1969), tables II-IV.
     """
-    t = np.abs(x) * x.dtype.type(np.sqrt(0.5))
+    t = np.abs(x.astype(np.result_type(x, np.float32), copy=False)) * 0.7071067811865476  # float16 would overflow
     t = np.minimum(t, 30)  # e^-900 is 0 already
     s = t * t
     inner = 0.5 * t * _ratio(s, _CODY[0])  # erf(t)/2
@@ -824,3 +824,71 @@ def divide_or_zero(count, out):
         out[...] = 0
     else:
         out /= count[0]
+
+
+# --- attention ----------------------------------------------------------------------------------------------------
+
+
+def _masked(scores, scale, mask, causal, start, S):
+    """scale · scores + mask for the keys from start on, -inf where a query may not see a key."""
+    s = scores * scale
+    if mask is not None:
+        s = np.where(mask, s, -np.inf).astype(scores.dtype) if mask.dtype == bool else s + mask
+    if causal:
+        T, n = s.shape[-2:]
+        seen = np.arange(start, start + n) <= np.arange(T)[:, None] + (S - T)
+        s = np.where(seen, s, -np.inf).astype(scores.dtype)
+    return s
+
+
+def attention_weights(scores, scale, mask, causal, out):
+    """out = softmax(scale · scores + mask) along the last axis; a row that may see nothing is 0."""
+    softmax(_masked(scores, scale, mask, causal, 0, scores.shape[-1]), -1, out)
+
+
+def attention_weights_vjp(y, g, scale, out):
+    """out = scale y (g - Σ g y)."""
+    softmax_vjp(y, g, -1, out)
+    out *= scale
+
+
+def attention_tile(scores, scale, mask, causal, start, S, part, top, total, y):
+    """One tile of keys: part = e^(s - top) with the new running maximum; total and y are scaled down to it."""
+    s = _masked(scores, scale, mask, causal, start, S)
+    higher = np.maximum(top, np.max(s, axis=-1, initial=-np.inf))
+    safe = np.where(np.isneginf(higher), 0, higher).astype(s.dtype)
+    np.exp(s - safe[..., None], out=part)
+    shrink = np.exp(top - safe)
+    top[...] = higher
+    total *= shrink
+    total += np.sum(part, axis=-1)
+    y *= shrink[..., None]
+
+
+def attention_finish(total, top, y):
+    """y = y / total (0 where it is 0); top = top + log total."""
+    y /= np.where(total == 0, 1, total)[..., None]
+    with np.errstate(divide="ignore"):
+        top += np.log(total)
+
+
+def attention_tile_vjp(scores, gw, log_total, dot, scale, mask, causal, start, S, weights, gs):
+    """weights = e^(s - log total); gs = scale weights (gw - dot)."""
+    s = _masked(scores, scale, mask, causal, start, S)
+    safe = np.where(np.isneginf(log_total), 0, log_total).astype(s.dtype)
+    np.exp(s - safe[..., None], out=weights)
+    np.multiply(weights, gw - dot[..., None], out=gs)
+    gs *= scale
+
+
+def rows_dot(x, y, out):
+    """out = Σ x y along the last axis."""
+    np.einsum("...i,...i->...", x, y, out=out)
+
+
+def rotate(x, cos, sin, out):
+    """Rotate the pairs (x_j, x_(j + K/2)) by the angles whose cosines and sines are given."""
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]
+    out[..., :half] = a * cos - b * sin
+    out[..., half:] = a * sin + b * cos

@@ -9,8 +9,10 @@ import numpy as np
 
 from ..engine import Tensor
 from . import activation, basic, conv, index, loss, normalization, recurrent, reduce, shape
-from . import linear as _linear  # the function linear takes the name
+from . import attention as _attention  # the function attention takes the name
+from . import linear as _linear  # and so does linear
 from .activation import *
+from .attention import *
 from .basic import *
 from .conv import *
 from .index import *
@@ -21,7 +23,7 @@ from .recurrent import *
 from .reduce import *
 from .shape import *
 
-_modules = (basic, reduce, shape, index, _linear, activation, normalization, loss, conv, recurrent)
+_modules = (basic, reduce, shape, index, _linear, activation, normalization, loss, conv, recurrent, _attention)
 __all__ = [name for module in _modules for name in module.__all__]
 
 
