@@ -68,7 +68,7 @@ def arrays(
     shape = draw(shapes()) if shape is None else shape if isinstance(shape, tuple) else draw(shape)
     low, high = int(np.ceil(min_value * 64)), int(np.floor(max_value * 64))
     whole = draw(hnp.arrays(np.int64, shape, elements=st.integers(low, high)))
-    return draw(layouts((whole / 64).astype(dtype)))
+    return draw(layouts(np.asarray(whole / 64, dtype)))
 
 
 @st.composite
