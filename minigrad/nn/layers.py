@@ -206,8 +206,12 @@ class Dropout(Module):
         if not self.training or self.p == 0:
             return x
         y = ops.dropout(x, self.p, self.key)
-        launch(K.advance, np.uint64(1), out=self.key.data[1:2])
+        self.advance()
         return y
+
+    def advance(self) -> None:
+        """Go on to the next step's key."""
+        launch(K.advance, np.uint64(1), out=self.key.data[1:2])
 
     def set_first_sample(self, first: int) -> None:
         """Say which sample of the global batch comes first in the next call."""
