@@ -19,7 +19,7 @@ from .ops import __all__ as _ops
 
 __version__ = "0.1.0"
 
-_lazy = ("check", "data", "debug", "dist", "functional", "kernels", "nn", "optim", "testing", "train")
+_lazy = ("check", "data", "dist", "functional", "kernels", "nn", "optim", "series", "testing", "train")
 _from_lazy = {"gradcheck": "check", "grad": "functional", "value_and_grad": "functional", "vjp": "functional",
               "jacobian": "functional", "hvp": "functional", "fit": "train"}  # fmt: skip
 __all__ = ["FlatBlock", "Tensor", "backward", "flatten", "grad_enabled", "no_grad", "op", *_ops, *_lazy, *_from_lazy]

@@ -17,7 +17,7 @@ import numpy as np
 
 from .readers import DataError, read_idx
 
-__all__ = ["digits", "mnist"]
+__all__ = ["digits", "mnist", "sunspots"]
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -33,6 +33,21 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     """
     with resources.files(__package__).joinpath("digits.npz").open("rb") as file, np.load(file) as arrays:
         return arrays["images"].reshape(-1, 64).astype(np.float32) / 16, arrays["labels"].astype(np.int64)
+
+
+def sunspots() -> tuple[np.ndarray, np.ndarray]:
+    """Return the years 1700 to 2008 and the mean number of sunspots in each, float64.
+
+    Source: National Geophysical Data Center (NOAA), yearly sunspot numbers (Zurich and international series), public domain, as
+    carried by statsmodels (datasets.sunspots).
+
+    Example:
+        >>> years, numbers = sunspots()
+        >>> len(years), years[0], numbers[-1]
+        (309, np.int64(1700), np.float64(2.9))
+    """
+    with resources.files(__package__).joinpath("sunspots.npz").open("rb") as file, np.load(file) as arrays:
+        return arrays["years"].astype(np.int64), arrays["numbers"]
 
 
 MIRRORS = (

@@ -517,11 +517,12 @@ def log_softmax_vjp(y, g, axis, out):
 def dropout(x, p, key, out):
     """out = x/(1 - p) where the hash of (seed, step, place) is at least p, else 0."""
     seed, step, first = key
-    per_sample = x.size // len(x) if x.ndim and len(x) else 1
+    samples = len(x) if x.ndim else 1
     with np.errstate(over="ignore"):  # unsigned integers wrap around
         stream = _mix(_mix(seed + _GOLDEN) ^ (step * _GOLDEN))
-        place = np.arange(x.size, dtype=np.uint64) + first * np.uint64(per_sample)
-        bits = _mix(stream + place * _GOLDEN).reshape(x.shape)
+        inside = np.arange(x.size // max(samples, 1), dtype=np.uint64)  # place within a sample
+        sample = np.arange(samples, dtype=np.uint64)[:, None] + first
+        bits = _mix(stream + (inside + (sample << np.uint64(32))) * _GOLDEN).reshape(x.shape)
     keep = (bits >> np.uint64(11)) * 2.0**-53 >= p
     select(keep, x, out)
     out *= 0 if p == 1 else 1 / (1 - p)
@@ -892,3 +893,49 @@ def rotate(x, cos, sin, out):
     a, b = x[..., :half], x[..., half:]
     out[..., :half] = a * cos - b * sin
     out[..., half:] = a * sin + b * cos
+
+
+# --- conditional random fields ------------------------------------------------------------------------------------
+
+
+def _lse(x, axis):
+    top = np.max(x, axis=axis, keepdims=True)
+    return np.log(np.sum(np.exp(x - top), axis=axis)) + np.squeeze(top, axis)
+
+
+def crf(emissions, transitions, start, stop, tags, lengths, alpha, y):
+    """alpha = the forward algorithm's log sums (T, B, L); y = the score of tags less the log sum over all sequences."""
+    B, T, _ = emissions.shape
+    rows = np.arange(B)
+    alpha[0] = start + emissions[:, 0]
+    score = start[tags[:, 0]] + emissions[rows, 0, tags[:, 0]]
+    for t in range(1, T):
+        alive = t < lengths
+        step = _lse(alpha[t - 1][:, :, None] + transitions, 1) + emissions[:, t]
+        alpha[t] = np.where(alive[:, None], step, alpha[t - 1])
+        score += np.where(alive, transitions[tags[:, t - 1], tags[:, t]] + emissions[rows, t, tags[:, t]], 0)
+    score += stop[tags[rows, lengths - 1]]
+    y[...] = score - _lse(alpha[-1] + stop, 1)
+
+
+def crf_vjp(g, alpha, emissions, transitions, stop, tags, lengths, ge, gA, gstart, gstop):
+    """Counts in the given tags less expected counts, for emissions, transitions, start and stop, each times g."""
+    B, T, _ = emissions.shape
+    rows = np.arange(B)
+    last = alpha[-1] + stop
+    expected = np.exp(last - _lse(last, 1)[:, None]) * g[:, None]  # (B, L)
+    gstop[...] = -expected.sum(axis=0)
+    np.add.at(gstop, tags[rows, lengths - 1], g)
+    gA[...] = 0
+    for t in range(T - 1, 0, -1):
+        alive = t < lengths
+        ge[:, t] = np.where(alive[:, None], -expected, 0)
+        ge[rows, t, tags[:, t]] += np.where(alive, g, 0)
+        exponent = alpha[t - 1][:, :, None] + transitions + (emissions[:, t] - alpha[t])[:, None, :]
+        pairs = np.exp(np.where(alive[:, None, None], exponent, -np.inf)) * expected[:, None, :]  # (B, from, to)
+        gA -= pairs.sum(axis=0)
+        np.add.at(gA, (tags[:, t - 1], tags[:, t]), np.where(alive, g, 0))
+        expected = np.where(alive[:, None], pairs.sum(axis=2), expected)
+    ge[:, 0] = -expected
+    ge[rows, 0, tags[:, 0]] += g
+    gstart[...] = ge[:, 0].sum(axis=0)

@@ -7,7 +7,8 @@ from .module import Module, Parameter
 from .recurrent import *
 from .recurrent import __all__ as _recurrent
 from .recurrent import detach
+from .tagger import Tagger
 from .transformer import *
 from .transformer import __all__ as _transformer
 
-__all__ = ["Module", "Parameter", "detach", "init", *_layers, *_recurrent, *_transformer]
+__all__ = ["Module", "Parameter", "Tagger", "detach", "init", *_layers, *_recurrent, *_transformer]

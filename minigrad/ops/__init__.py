@@ -9,12 +9,14 @@ import numpy as np
 
 from ..engine import Tensor
 from . import activation, basic, conv, index, loss, normalization, recurrent, reduce, shape
-from . import attention as _attention  # the function attention takes the name
-from . import linear as _linear  # and so does linear
+from . import attention as _attention  # the functions take the names attention, crf and linear
+from . import crf as _crf
+from . import linear as _linear
 from .activation import *
 from .attention import *
 from .basic import *
 from .conv import *
+from .crf import *
 from .index import *
 from .linear import *
 from .loss import *
@@ -23,7 +25,7 @@ from .recurrent import *
 from .reduce import *
 from .shape import *
 
-_modules = (basic, reduce, shape, index, _linear, activation, normalization, loss, conv, recurrent, _attention)
+_modules = (basic, reduce, shape, index, _linear, activation, normalization, loss, conv, recurrent, _attention, _crf)
 __all__ = [name for module in _modules for name in module.__all__]
 
 
