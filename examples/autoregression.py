@@ -58,7 +58,7 @@ def main():
         return 0
     gap = np.max(np.abs(np.append(found, intercept) - np.append(exact.coefficients, exact.intercept)))
     print(f"order {args.order}, {len(y)} values, {comm.size} rank(s); residual standard deviation {exact.sigma:.4g}")
-    print(f"{'lag':>3s}{'least squares':>16s}{'gradient':>12s}{'std. error':>12s}" + (f"{'truth':>10s}" if truth is not None else ""))
+    print(f"{'lag':>3s}{'least squares':>16s}{'gradient':>12s}{'std. error':>12s}{'' if truth is None else '     truth'}")
     good = gap < 1e-6 and not differ
     for k in range(args.order):
         line = f"{k + 1:3d}{exact.coefficients[k]:16.6f}{found[k]:12.6f}{exact.errors[k + 1]:12.6f}"
@@ -71,7 +71,8 @@ def main():
     r, partial = series.autocorrelation(s, 12), series.partial_autocorrelation(s, 12)
     print("lag                     " + "".join(f"{k:7d}" for k in range(1, 13)))
     print("autocorrelation         " + "".join(f"{v:7.2f}" for v in r[1:]))
-    print("partial autocorrelation " + "".join(f"{v:7.2f}" for v in partial[1:]) + f"   band ±{series.confidence_band(len(s)):.2f}")
+    print("partial autocorrelation " + "".join(f"{v:7.2f}" for v in partial[1:]))
+    print(f"95 % of white noise lies within ±{series.confidence_band(len(s)):.2f}")
     mean, low, high = exact.forecast(s, 11)
     print("forecast: " + ", ".join(f"{m:.0f} [{a:.0f}, {b:.0f}]" for m, a, b in zip(mean, low, high)))
     if args.plot:
