@@ -39,7 +39,7 @@ def main():
     p.add_argument("--heads", type=int, default=4)
     p.add_argument("--width", type=int, default=128)
     p.add_argument("--dropout", type=float, default=0.0)
-    p.add_argument("--rate", type=float, default=1e-3)
+    p.add_argument("--rate", type=float, default=3e-3)
     p.add_argument("--seed", type=int, default=1337)
     p.add_argument("--require", type=float, metavar="LOSS", help="validation loss to be reached")
     p.add_argument("--sample", type=int, default=300, help="characters to write at the end")

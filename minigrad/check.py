@@ -167,6 +167,8 @@ def _compare(s: Callable[[Any], Any], gradient: np.ndarray, d: np.ndarray) -> tu
     if not np.isfinite(at):
         return "value", np.inf
     noise = 1e-15 * abs(at)
+    steep = max(abs(float(s(1e-3)) - at), abs(float(s(-1e-3)) - at)) / 1e-3
+    floor = max(floor, 1e-4 * steep if np.isfinite(steep) else 0.0)  # at an extremum the derivative is 0, its rounding not
     best, spread = _extrapolate(lambda h: (s(h) - s(-h)) / (2 * h), 2, noise)
     error = _relative(got, best, floor, spread)
     if error <= 1e-6:

@@ -920,7 +920,7 @@ class FlatBlock:
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
-        self.parameters = tuple(parameters)
+        self.parameters = tuple(dict.fromkeys(parameters))
         self.dtype = _common_dtype(self.parameters)
         self.stale: str | None = None  # why this block may not be used any more
         step = 64 // self.dtype.itemsize

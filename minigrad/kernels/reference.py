@@ -68,7 +68,7 @@ def select(condition, x, out):
     """out = x where the condition holds, else 0."""
     with np.errstate(invalid="ignore", over="ignore"):
         np.multiply(x, condition, out=out)  # 20 times as fast as a masked copy
-        out += 0  # -0 becomes 0
+        np.add(out, 0, out=out, casting="unsafe")  # -0 becomes 0; booleans stay
         if not np.isfinite(np.add.reduce(out, axis=None)):  # 0 inf is NaN
             np.copyto(out, 0, where=np.logical_not(condition))
 
@@ -310,40 +310,66 @@ def concatenate(*arrays_axis_out):
     np.concatenate(arrays, axis=axis, out=out)
 
 
-def getitem_vjp(g, key, basic, out):
-    """out = 0, plus g at key; a key of ints and slices (basic) names no element twice."""
+def getitem(x, key, out=None):
+    """out = x[key]; a new array if out is None, since only a mask's values tell the result's shape."""
+    y = x[key]
+    if out is None:
+        return y
+    if y.shape != out.shape:
+        raise IndexError(f"getitem: the key selects {y.shape} where it selected {out.shape} before")
+    out[...] = y
+
+
+def getitem_vjp(g, key, once, out):
+    """out = 0, plus g at key; ``once`` says that key names no element twice."""
     out[...] = 0
-    if basic:
+    if once:
         out[key] = g
+    elif isinstance(key, np.ndarray):
+        _add_rows(g, key, out)
     else:
         np.add.at(out, key, g)
+
+
+def _add_rows(g, indices, out):
+    """out[indices] += g, repeats adding up; element by element, which NumPy does 5 times as fast as by rows."""
+    width = int(np.prod(out.shape[1:]))
+    places = indices.reshape(-1, 1).astype(np.intp) * width + np.arange(width)
+    np.add.at(out.reshape(-1, copy=False), places.reshape(-1), g.reshape(-1))
+
+
+def take_along_axis(x, indices, axis, out=None):
+    """out = x[..., indices[...], ...] along axis; a new array if out is None."""
+    y = np.take_along_axis(x, indices, axis)
+    if out is None:
+        return y
+    out[...] = y
 
 
 def take_along_axis_vjp(g, indices, axis, out):
     """out = 0, plus g at indices along axis."""
     out[...] = 0
     axis %= out.ndim
-    full = np.broadcast_shapes(indices.shape, tuple(1 if i == axis else n for i, n in enumerate(out.shape)))
-    places = [np.arange(n).reshape([-1 if i == k else 1 for i in range(out.ndim)]) for k, n in enumerate(full)]
+    places = list(np.ogrid[tuple(slice(n) for n in out.shape)])
     places[axis] = indices
     np.add.at(out, tuple(places), g)
 
 
 def embedding(indices, weight, out):
-    """out = weight[indices]."""
-    np.take(weight, indices, axis=0, out=out, mode="clip")  # clip: the op has checked the range; "raise" would buffer
+    """out = weight[indices], all indices from 0 to V - 1."""
+    V = len(weight)
+    if indices.size and (indices.min() < 0 or indices.max() >= V):
+        bad = np.argwhere((indices < 0) | (indices >= V))[0].tolist()
+        raise IndexError(
+            f"embedding: indices{bad} is {indices[tuple(bad)]}, expected 0 to {V - 1} for weight {weight.shape}"
+        )
+    np.take(weight, indices.astype(np.intp, copy=False), axis=0, out=out, mode="clip")  # "raise" would buffer
 
 
 def embedding_vjp(g, indices, out):
-    """out_v = Σ g where indices = v: rows sorted by index, then summed in runs."""
+    """out_v = Σ g where indices = v."""
     out[...] = 0
-    if not indices.size:
-        return
-    flat = indices.reshape(-1)
-    order = np.argsort(flat, kind="stable")
-    ordered = flat[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    out[ordered[starts]] = np.add.reduceat(g.reshape(len(flat), -1)[order], starts, axis=0)
+    _add_rows(g, indices, out)
 
 
 # --- activations --------------------------------------------------------------------------------------------------
@@ -593,6 +619,9 @@ def batch_norm(x, weight, bias, eps, y, mean, var):
         return
     mean[...] = np.mean(x, axis=axes)
     d = x - _per_feature(mean, x)
+    rest = np.mean(d, axis=axes)  # what rounding has left of the mean
+    mean += rest
+    d -= _per_feature(rest, x)
     var[...] = np.mean(d * d, axis=axes)
     scale = 1 / np.sqrt(var + x.dtype.type(eps))
     np.multiply(d, _per_feature(scale if weight is None else scale * weight, x), out=y)

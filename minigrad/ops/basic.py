@@ -101,7 +101,7 @@ def negative(x, /):
 def power(x, y, /):
     """x to the power y.
 
-    Equation: ∂z/∂x = y x^(y-1), and 0 where y = 0; ∂z/∂y = z log x, and 0 where x = 0 and y > 0.
+    Equation: ∂z/∂x = y x^(y-1), and 0 where y = 0; ∂z/∂y = z log x, and 0 where x = 0 (so that 0⁰ = 1 has gradient 0).
     """
     z = launch(np.power, x, y)
 
@@ -112,7 +112,7 @@ def power(x, y, /):
 
         def gy():
             slope = launch(np.multiply, z, launch(np.log, x))
-            return launch(K.chain_where, gz, slope, launch(np.not_equal, z, 0), out=_like(gz, slope))
+            return launch(K.chain_where, gz, slope, launch(np.logical_and, x, z), out=_like(gz, slope))
 
         return gx, gy
 
@@ -217,13 +217,13 @@ def tan(x, /):
 def arctan2(y, x, /):
     """The angle of the point (x, y), in radians from -π to π.
 
-    Equation: ∂z/∂y = x/(x² + y²), ∂z/∂x = -y/(x² + y²); gradient 0 at the origin.
+    Equation: ∂z/∂y = x/(x² + y²), ∂z/∂x = -y/(x² + y²); gradient 0 at the origin and at infinity.
     """
     z = launch(np.arctan2, y, x)
 
     def vjp(gz):
         r = launch(np.hypot, x, y)
-        away = launch(np.not_equal, r, 0)
+        away = launch(np.logical_and, r, launch(np.not_equal, r, np.inf))
 
         def slope(a):
             d = launch(np.divide, launch(np.divide, a, r), r)
@@ -292,8 +292,7 @@ def clip(x, /, a_min=None, a_max=None):
         >>> clip([-2.0, 0.5, 2.0], -1, 1)
         Tensor([-1. ,  0.5,  1. ])
     """
-    low = np.asarray(-np.inf if a_min is None else a_min, x.dtype)
-    high = np.asarray(np.inf if a_max is None else a_max, x.dtype)
+    low, high = _bound(x, a_min, -1), _bound(x, a_max, 1)
     if np.any(low > high):
         raise ValueError(f"clip: a_min {a_min} exceeds a_max {a_max}; swap them")
     y = launch(np.clip, x, low, high)
@@ -303,6 +302,16 @@ def clip(x, /, a_min=None, a_max=None):
         return launch(K.select, inside, gy, out=new(gy.shape, gy.dtype))
 
     return y, vjp
+
+
+def _bound(x: np.ndarray, value: Any, side: int) -> np.ndarray:
+    if x.dtype.kind == "f":
+        return np.asarray(side * np.inf if value is None else value, x.dtype)
+    if value is None:
+        return np.max(x, initial=0) if side > 0 else np.min(x, initial=0)  # no bound for integers
+    if np.asarray(value).dtype.kind not in "iub":
+        raise TypeError(f"clip: the bound {value} of x {x.shape} {x.dtype} is no integer; convert x with .astype(np.float32)")
+    return np.asarray(value)
 
 
 def where(condition: Any, x: Any, y: Any) -> Tensor:
@@ -341,9 +350,10 @@ def _where(x, y, /, condition):
 @op(name="astype", indices=True)
 def _astype(x, /, dtype):
     y = launch(K.copy, x, out=new(x.shape, dtype))
+    before = x.dtype
 
     def vjp(gy):
-        return launch(K.copy, gy, out=new(gy.shape, x.dtype))
+        return launch(K.copy, gy, out=new(gy.shape, before))
 
     return y, vjp
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ def getitem(x: Any, key: Any) -> Tensor:
 
 
 def _index(key: Any) -> Any:
-    if key is None or key is Ellipsis or isinstance(key, (int, np.integer, slice)):
+    if key is None or key is Ellipsis or (isinstance(key, (int, np.integer, slice)) and not isinstance(key, bool)):
         return key
     array = key.data if isinstance(key, Tensor) else np.asarray(key)
     if array.size == 0 and array.dtype == np.float64 and not isinstance(key, (Tensor, np.ndarray)):
@@ -43,18 +42,20 @@ def _index(key: Any) -> Any:
 
 @op(name="getitem", analytic=True)
 def _getitem(x, /, key):
+    keys = key if isinstance(key, tuple) else (key,)
+    arrays = [k for k in keys if isinstance(k, np.ndarray)]
     try:
-        y = x[key]
+        if arrays:
+            y = launch(K.getitem, x, key)
+        else:  # a view, also of a single element
+            y = x[key if any(k is Ellipsis for k in keys) else (*keys, Ellipsis)]
     except IndexError as error:
         raise IndexError(f"getitem: x {x.shape}: {error}") from None
-    basic = isinstance(y, np.ndarray) and (y.base is not None or y is x) and np.may_share_memory(x, y)
-    y = np.asarray(y)
-    if not basic and y.ndim == 0:
-        basic = not any(isinstance(k, np.ndarray) for k in (key if isinstance(key, tuple) else (key,)))
+    once = all(k.dtype == bool or k.ndim == 0 for k in arrays)  # no element is taken twice
     shape = x.shape
 
     def vjp(gy):
-        return launch(K.getitem_vjp, gy, key, basic, out=new(shape, gy.dtype))
+        return launch(K.getitem_vjp, gy, key, once, out=new(shape, gy.dtype))
 
     return y, vjp
 
@@ -64,7 +65,7 @@ def take_along_axis(x, /, indices, axis=-1):
     """Take x[..., indices[...], ...] along axis, matching the other axes one to one.
 
     Raises:
-        IndexError: if an index is out of range.
+        IndexError: if an index is out of range, or axis is None (flatten x and indices instead).
 
     Example:
         >>> take_along_axis([[1.0, 2.0], [3.0, 4.0]], np.array([[1], [0]]), axis=1)
@@ -72,12 +73,14 @@ def take_along_axis(x, /, indices, axis=-1):
                 [3.]])
     """
     indices = np.asarray(indices)
+    if axis is None:
+        raise IndexError("take_along_axis: axis is None; flatten x and indices with ravel and use axis=0")
     if indices.dtype.kind not in "iu" or indices.ndim != x.ndim:
         raise IndexError(
             f"take_along_axis: indices {indices.shape} {indices.dtype}: expected integers with the {x.ndim} axes of x {x.shape}"
         )
     try:
-        y = np.take_along_axis(x, indices, axis)
+        y = launch(K.take_along_axis, x, indices, axis)
     except (IndexError, ValueError) as error:
         raise IndexError(f"take_along_axis: x {x.shape}, indices {indices.shape}, axis {axis}: {error}") from None
     shape = x.shape
@@ -112,13 +115,7 @@ def _embedding(weight, /, indices):
         raise ValueError(f"embedding: weight {weight.shape}: expected (entries, features)")
     if indices.dtype.kind not in "iu":
         raise TypeError(f"embedding: indices are {indices.dtype}; expected integers")
-    V, D = weight.shape
-    if indices.size and (indices.min() < 0 or indices.max() >= V):
-        bad = np.argwhere((indices < 0) | (indices >= V))[0]
-        raise IndexError(
-            f"embedding: indices{bad.tolist()} is {indices[tuple(bad)]}, expected 0 to {V - 1} for weight {weight.shape}"
-        )
-    y = launch(K.embedding, indices, weight, out=new((*indices.shape, D), weight.dtype))
+    y = launch(K.embedding, indices, weight, out=new((*indices.shape, weight.shape[1]), weight.dtype))
     shape = weight.shape
 
     def vjp(gy):
@@ -127,10 +124,4 @@ def _embedding(weight, /, indices):
     return y, vjp
 
 
-def _iterate(self: Tensor) -> Iterator[Tensor]:
-    for i in range(len(self)):
-        yield getitem(self, i)
-
-
 Tensor.__getitem__ = getitem
-Tensor.__iter__ = _iterate

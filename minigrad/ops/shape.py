@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..engine import Tensor, op
-from ..kernels import K, launch, new
+from ..kernels import K, contiguous, launch, new
+from .reduce import _axes
 
 __all__ = [
     "broadcast_to", "concatenate", "expand_dims", "flip", "pad", "ravel", "reshape", "roll", "split", "squeeze", "stack",
@@ -19,7 +20,7 @@ METHODS: tuple[str, ...] = ("ravel", "reshape", "squeeze", "swapaxes", "transpos
 # --- the same elements under another shape ------------------------------------------------------------------------
 
 
-def reshape(x: Any, *shape: Any) -> Tensor:
+def reshape(x: Any, shape: Any, *more: int) -> Tensor:
     """Give x another shape of the same size; one axis may be -1.
 
     Example:
@@ -27,23 +28,31 @@ def reshape(x: Any, *shape: Any) -> Tensor:
         Tensor([[1., 2.],
                 [3., 4.]])
     """
-    if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)):
-        shape = tuple(shape[0])
-    return _reshape(x, shape)
+    return _reshape(x, (shape, *more) if isinstance(shape, (int, np.integer)) else tuple(shape))
 
 
 @op(name="reshape", analytic=True)
 def _reshape(x, /, shape):
     try:
-        y = x.reshape(shape)
+        y = _reshaped(x, shape)
     except ValueError:
         raise ValueError(f"reshape: x {x.shape} has {x.size} elements, which do not fill {tuple(shape)}") from None
     before = x.shape
 
     def vjp(gy):
-        return gy.reshape(before)
+        return _reshaped(gy, before)
 
     return y, vjp
+
+
+def _reshaped(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return x.reshape(shape): a view if its strides allow one, else a view of a launched copy."""
+    if not x.flags.c_contiguous:
+        try:
+            return x.reshape(shape, copy=False)
+        except ValueError:
+            pass
+    return contiguous(x).reshape(shape)
 
 
 def ravel(x: Any) -> Tensor:
@@ -54,7 +63,10 @@ def ravel(x: Any) -> Tensor:
 @op(analytic=True)
 def expand_dims(x, /, axis):
     """Insert axes of size 1 at the positions ``axis`` of the result."""
-    y = np.expand_dims(x, axis)
+    try:
+        y = np.expand_dims(x, axis)
+    except ValueError:
+        raise ValueError(f"expand_dims: axis {axis} is out of range, or repeated, for x {x.shape}") from None
     shape = x.shape
 
     def vjp(gy):
@@ -70,11 +82,10 @@ def squeeze(x, /, axis=None):
     Raises:
         ValueError: if a named axis has another size.
     """
-    try:
-        y = np.squeeze(x, axis)
-    except ValueError:
-        raise ValueError(f"squeeze: axis {axis} of x {x.shape} is not of size 1") from None
     shape = x.shape
+    if axis is not None and any(shape[a] != 1 for a in _axes("squeeze", x, axis)):
+        raise ValueError(f"squeeze: axis {axis} of x {shape} is not of size 1")
+    y = np.squeeze(x, axis)
 
     def vjp(gy):
         return gy.reshape(shape)
@@ -85,7 +96,7 @@ def squeeze(x, /, axis=None):
 # --- the same elements in another order ---------------------------------------------------------------------------
 
 
-def transpose(x: Any, *axes: Any) -> Tensor:
+def transpose(x: Any, axes: Any = None, *more: int) -> Tensor:
     """Permute the axes; without ``axes``, reverse them.
 
     Example:
@@ -93,18 +104,16 @@ def transpose(x: Any, *axes: Any) -> Tensor:
         Tensor([[1., 3.],
                 [2., 4.]])
     """
-    if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)):
-        axes = () if axes[0] is None else tuple(axes[0])
-    return _transpose(x, axes)
+    return _transpose(x, (axes, *more) if isinstance(axes, (int, np.integer)) else axes)
 
 
 @op(name="transpose", analytic=True)
 def _transpose(x, /, axes):
-    axes = axes or tuple(range(x.ndim))[::-1]
-    if sorted(a % x.ndim if x.ndim else a for a in axes) != list(range(x.ndim)):
+    axes = tuple(range(x.ndim))[::-1] if axes is None else _axes("transpose", x, tuple(axes))
+    if len(axes) != x.ndim:
         raise ValueError(f"transpose: axes {axes} are no permutation of the {x.ndim} axes of x {x.shape}")
     y = x.transpose(axes)
-    back = np.argsort([a % x.ndim for a in axes]) if axes else ()
+    back = tuple(axes.index(a) for a in range(x.ndim))
 
     def vjp(gy):
         return gy.transpose(back)
@@ -115,6 +124,7 @@ def _transpose(x, /, axes):
 @op(analytic=True)
 def swapaxes(x, /, axis1, axis2):
     """Exchange two axes."""
+    (axis1,), (axis2,) = _axes("swapaxes", x, axis1), _axes("swapaxes", x, axis2)
     y = np.swapaxes(x, axis1, axis2)
 
     def vjp(gy):
@@ -126,10 +136,12 @@ def swapaxes(x, /, axis1, axis2):
 @op(analytic=True)
 def flip(x, /, axis=None):
     """Reverse the order along axis (all axes if None)."""
-    y = np.flip(x, axis)
+    axes = _axes("flip", x, axis)
+    back = (*(slice(None, None, -1 if i in axes else 1) for i in range(x.ndim)), Ellipsis)
+    y = x[back]
 
     def vjp(gy):
-        return np.flip(gy, axis)
+        return gy[back]
 
     return y, vjp
 
@@ -142,6 +154,8 @@ def roll(x, /, shift, axis=None):
         >>> roll([1.0, 2.0, 3.0], 1)
         Tensor([3., 1., 2.])
     """
+    for a in axis if isinstance(axis, (tuple, list)) else (axis,):
+        _axes("roll", x, a)
     y = launch(K.roll, x, shift, axis, out=new(x.shape, x.dtype))
     back = tuple(-s for s in shift) if isinstance(shift, (tuple, list)) else -shift
 
@@ -217,7 +231,9 @@ def _pad(x, /, pad_width, value):
     try:
         widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
     except ValueError:
-        raise ValueError(f"pad: pad_width {pad_width}: expected one (before, after) for each axis of x {x.shape}") from None
+        widths = [[0.5]]
+    if any(not isinstance(n, int) for pair in widths for n in pair):
+        raise ValueError(f"pad: pad_width {pad_width}: expected one (before, after) of ints for each axis of x {x.shape}")
     if any(n < 0 for pair in widths for n in pair):
         raise ValueError(f"pad: pad_width {pad_width} is negative; slice to remove elements")
     inner = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape))
@@ -225,13 +241,13 @@ def _pad(x, /, pad_width, value):
     launch(K.pad, x, inner, value, out=y)
 
     def vjp(gy):
-        return gy[inner]
+        return gy[(*inner, Ellipsis)]  # an array, also of no axes
 
     return y, vjp
 
 
-def concatenate(arrays: Sequence[Any], axis: int = 0) -> Tensor:
-    """Join arrays along an axis that they have.
+def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Tensor:
+    """Join arrays along an axis that they have; with axis None, flatten them first.
 
     Raises:
         ValueError: if there is no array, or their other axes differ.
@@ -240,7 +256,7 @@ def concatenate(arrays: Sequence[Any], axis: int = 0) -> Tensor:
         >>> concatenate([[1.0], [2.0, 3.0]])
         Tensor([1., 2., 3.])
     """
-    return _concatenate(*arrays, axis=axis)
+    return _concatenate(*map(ravel, arrays), axis=0) if axis is None else _concatenate(*arrays, axis=axis)
 
 
 @op(name="concatenate", analytic=True)
@@ -296,7 +312,7 @@ def _stack(*arrays, axis):
 
     def vjp(gy):
         before = (slice(None),) * axis
-        return tuple(gy[(*before, i)] for i in range(count))
+        return tuple(gy[(*before, i, Ellipsis)] for i in range(count))
 
     return y, vjp
 
@@ -306,23 +322,32 @@ def split(x, /, indices_or_sections, axis=0):
     """Cut x along axis: into equal sections (an int), or before each of the given indices; returns a tuple.
 
     Raises:
-        ValueError: if an int does not divide the axis.
+        ValueError: if an int does not divide the axis, or indices decrease.
 
     Example:
         >>> split([1.0, 2.0, 3.0], [1])
         (Tensor([1.]), Tensor([2., 3.]))
     """
+    (axis,) = _axes("split", x, axis)
     n = x.shape[axis]
-    if isinstance(indices_or_sections, (int, np.integer)) and (indices_or_sections < 1 or n % indices_or_sections):
+    if np.ndim(indices_or_sections) == 0 and (indices_or_sections < 1 or n % indices_or_sections):
         raise ValueError(f"split: axis {axis} of x {x.shape} cannot be cut into {indices_or_sections} equal sections")
     parts = tuple(np.split(x, indices_or_sections, axis))
     shape = x.shape
+    if sum(part.shape[axis] for part in parts) != n:
+        raise ValueError(f"split: indices {indices_or_sections} decrease: parts of axis {axis} of x {shape} would overlap")
 
     def vjp(gys):
-        return launch(K.concatenate, *gys, axis % len(shape), out=new(shape, gys[0].dtype))
+        return launch(K.concatenate, *gys, axis, out=new(shape, gys[0].dtype))
 
     return parts, vjp
 
 
+def _matrix_transpose(self: Tensor) -> Tensor:
+    if self.ndim < 2:
+        raise ValueError(f"mT: the tensor {self.shape} has no last two axes to exchange")
+    return swapaxes(self, -1, -2)
+
+
 Tensor.T = property(transpose, doc="The tensor with its axes reversed.")
-Tensor.mT = property(lambda self: swapaxes(self, -1, -2), doc="The tensor with its last two axes exchanged.")
+Tensor.mT = property(_matrix_transpose, doc="The tensor with its last two axes exchanged.")
