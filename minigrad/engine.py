@@ -727,7 +727,7 @@ def backward(
         if slots is None:  # none of its consumers had a gradient for it
             return
         if inputs is not None:
-            if (leaf, 0) in targets:
+            if any(source is leaf for source, _ in targets):  # by identity: == compares elements
                 found[leaf, 0] = _own(slots[0])
             return
         leaf._accumulate(slots[0][0])
