@@ -276,7 +276,7 @@ def logsumexp(x, axis, keepdims, out):
     """out = m + log Σ e^(x - m) with m the largest element."""
     top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     safe = np.where(np.isfinite(top), top, 0)
-    total = np.sum(np.exp(np.minimum(x - safe, 0, where=np.isfinite(x), out=x - safe)), axis=axis, keepdims=True)
+    total = np.sum(np.exp(np.minimum(x - safe, 0)), axis=axis, keepdims=True)
     with np.errstate(divide="ignore"):
         y = np.where(np.isposinf(top), np.inf, np.log(total) + safe)
     out[...] = y if keepdims else y.reshape(out.shape)
