@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad.testing import arrays, indices, shapes
-from tests.test_ops_basic import gradient
+from tests import gradient
 
 
 @given(st.data())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad.testing import arrays, axes
-from tests.test_ops_basic import gradient
+from tests import gradient
 
 NUMPY = {"sum": np.sum, "mean": np.mean, "var": np.var, "std": np.std, "max": np.max, "min": np.min, "prod": np.prod}
 
