@@ -103,8 +103,8 @@ def test_where(data):
 @given(st.data())
 def test_clip_to_bounds_that_broadcast(data):
     a, b, c = data.draw(broadcastable(3))
-    x, low, width = data.draw(arrays(a)), data.draw(arrays(b)), data.draw(arrays(c, min_value=0))
-    low, high = np.broadcast_arrays(low, low + width)
+    x, low, width = data.draw(arrays(a)), data.draw(arrays(b)), data.draw(arrays(c, min_value=0.5))
+    high = low + width
     assert np.array_equal(mg.clip(x, low, high).data, np.clip(x, low, high))
     mg.gradcheck(lambda t: mg.clip(t, low, high), x)
     mg.gradcheck(lambda t: mg.clip(t, a_max=0.25), x)
@@ -145,14 +145,15 @@ def test_scalars_take_their_partners_dtype_on_both_sides(symbol, scalar, dtype):
         assert np.array_equal(y.data, z)
         x.grad = None
         y.sum().backward()
-        assert x.grad.dtype == dtype and np.isfinite(x.grad).all() and x.grad.any()
+        assert x.grad.dtype == dtype and np.isfinite(x.grad).all()
+        assert x.grad.any() or (symbol is operator.pow and scalar == 1)  # 1 to any power is 1
 
 
 @pytest.mark.parametrize("symbol", [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow])
 def test_arrays_and_lists_on_both_sides(symbol):
-    x, a = mg.Tensor(np.array([0.5, 2.0])), np.array([[1.0, 3.0]])
+    x, a = mg.Tensor([0.5, 2.0]), np.array([[1.0, 3.0]], np.float32)
     for other in (a, a.tolist(), a.astype(int), a.astype(np.uint8), a[0], mg.Tensor(a)):
-        plain = np.asarray(other.data if isinstance(other, mg.Tensor) else other, float)
+        plain = np.asarray(other.data if isinstance(other, mg.Tensor) else other, np.float32)
         assert type(symbol(x, other)) is type(symbol(other, x)) is mg.Tensor
         assert np.array_equal(symbol(x, other).data, symbol(x.data, plain))
         assert np.array_equal(symbol(other, x).data, symbol(plain, x.data))
@@ -403,6 +404,7 @@ def test_astype():
     assert not np.shares_memory(x.astype(np.float32).data, x.data)
     assert x.astype(int).dtype == np.int64 and not x.astype(int).requires_grad
     assert mg.Tensor([1, 2]).astype("float16").dtype == np.float16
+    y = x.astype(np.float64)
     x.data[0] = 9  # astype needs no values for its gradient
     y.sum().backward()
     assert x.grad.tolist() == [3, 4]
