@@ -343,11 +343,17 @@ def split(x, /, indices_or_sections, axis=0):
     return parts, vjp
 
 
+def _reverse_axes(self: Tensor) -> Tensor:
+    """The tensor with its axes reversed."""
+    return transpose(self)
+
+
 def _matrix_transpose(self: Tensor) -> Tensor:
+    """The tensor with its last two axes exchanged."""
     if self.ndim < 2:
         raise ValueError(f"mT: the tensor {self.shape} has no last two axes to exchange")
     return swapaxes(self, -1, -2)
 
 
-Tensor.T = property(transpose, doc="The tensor with its axes reversed.")
-Tensor.mT = property(_matrix_transpose, doc="The tensor with its last two axes exchanged.")
+for _name, _get in (("T", _reverse_axes), ("mT", _matrix_transpose)):
+    setattr(Tensor, _name, property(_get))
