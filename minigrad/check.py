@@ -111,6 +111,7 @@ def gradcheck(f: Callable[..., Any], *arrays: Any, seed: int = 0, directions: in
                 blame = _blame(name, i, gradient, lambda d, h, i=i: along(i, d, h), values[i], error, method, rtol)
                 if blame:
                     raise GradientError(blame)
+                method, error = "one-sided", 0.0
             report.error = max(report.error, error)
         report.methods.append(method)
     return report
@@ -230,17 +231,20 @@ def _blame(
     if method == "value":
         return f"gradcheck: {name}: the value is not finite at these arguments; choose others"
     worst = (-1.0, (), np.nan, np.nan)
+    kinks = False
     for index in list(np.ndindex(x.shape))[:200]:
         d = np.zeros(x.shape)
         d[index] = max(abs(float(x[index])), 1)
-        _, off = _compare(lambda h, d=d: along(d, h), gradient, d)
+        how, off = _compare(lambda h, d=d: along(d, h), gradient, d)
+        kinks = kinks or how == "one-sided"
         if off > worst[0]:
             expected = _complex_step(lambda h, d=d: along(d, h))
             if expected is None:
                 expected, _ = _extrapolate(lambda h, d=d: (along(d, h) - along(d, -h)) / (2 * h), 2, 0.0)
             worst = (off, index, expected / d[index], float(gradient[index]))
     off, index, expected, got = worst
-    if max(off, error) <= rtol:
+    # kinks of several elements, each with a subgradient: along d, one-sided derivatives need not enclose their sum
+    if off <= rtol and (error <= rtol or (kinks and x.size <= 200)):
         return ""
     return (
         f"gradcheck: {name}: the gradient of argument {i} {x.shape} is wrong at index {index}: expected {expected:.10g}, "
