@@ -91,7 +91,7 @@ class MPIComm(Comm):
         return array
 
     def all_gather(self, array: np.ndarray) -> np.ndarray:
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")
         out = np.empty((self.size, *array.shape), array.dtype)
         self._comm.Allgather(array.reshape(-1).view(np.uint8), out.reshape(-1).view(np.uint8))
         return out

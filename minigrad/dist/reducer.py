@@ -84,18 +84,18 @@ class Reducer:
         self.bytes += out.nbytes
 
 
-def _arrays(thing: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield (name, array) of what is held by an array, a module, a flat block or an optimizer."""
+def _arrays(thing: Any, buffers: bool) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield (name, array) of what is held by an array, a module (its buffers too, or not), a flat block or an optimizer."""
     if isinstance(thing, np.ndarray):
         yield "array", thing
     elif isinstance(thing, FlatBlock):
         for i, p in enumerate(thing.parameters):
             yield p.name or f"parameter {i}", p.data
     elif hasattr(thing, "named_tensors"):
-        for name, tensor in thing.named_tensors():
+        for name, tensor in thing.named_tensors() if buffers else thing.named_parameters():
             yield name, tensor.data
     elif hasattr(thing, "block") and hasattr(thing, "state"):
-        yield from _arrays(thing.block)
+        yield from _arrays(thing.block, buffers)
         yield from thing.state.items()
         yield "steps", thing._steps
     else:
@@ -106,7 +106,7 @@ def broadcast(thing: Any, comm: Comm, root: int = 0) -> None:
     """Give every rank root's values of an array, a module (buffers too), a flat block or an optimizer, in place."""
     if comm.size == 1:
         return
-    for _, array in _arrays(thing):
+    for _, array in _arrays(thing, buffers=True):
         if array.flags.c_contiguous:
             comm.broadcast(array, root)
         else:
@@ -116,9 +116,10 @@ def broadcast(thing: Any, comm: Comm, root: int = 0) -> None:
 def differences(thing: Any, comm: Comm) -> list[str]:
     """Return the names of arrays that are not the same, bit for bit, on all ranks, with the ranks that differ from rank 0.
 
-    Collective. An empty list means that all ranks hold identical values.
+    Collective. An empty list means that all ranks hold identical values. Of a module, the parameters are compared; buffers
+    (running statistics of a rank's part of the batch, the place of its samples) differ by right.
     """
-    named = list(_arrays(thing))
+    named = list(_arrays(thing, buffers=False))
     digests = b"".join(hashlib.sha256(np.ascontiguousarray(a)).digest() for _, a in named)
     table = comm.all_gather(np.frombuffer(digests, np.uint8).reshape(len(named), 32))  # (size, arrays, 32)
     differ = np.any(table != table[:1], axis=2)  # (size, arrays)
