@@ -1,0 +1,218 @@
+"""Modules: paths, ties, modes, state; layers: values by hand, gradients, and their state round trip."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.nn import init
+
+RNG = np.random.default_rng
+
+
+class Odd(nn.Module):
+    """Parameters in lists, dicts and tuples, a tied one, a buffer, a module without parameters."""
+
+    def __init__(self):
+        self.layers = [nn.Linear(2, 3, rng=RNG(0)), nn.ReLU()]
+        self.table = {"a": nn.Parameter(np.ones(2, np.float32)), "b": (nn.LayerNorm(3),)}
+        self.again = self.layers[0].w
+        self.count = mg.Tensor([0.0])
+        self.note = "no tensor"
+
+    def forward(self, x):
+        return self.layers[1](self.layers[0](x))
+
+
+def test_paths_and_ties():
+    model = Odd()
+    names = [name for name, _ in model.named_parameters()]
+    assert names == ["layers.0.w", "layers.0.b", "table.a", "table.b.0.weight", "table.b.0.bias"]
+    assert [p.name for p in model.parameters()] == names
+    assert [name for name, m in model.named_modules()] == ["", "layers.0", "layers.1", "table.b.0"]
+    assert list(model.state_dict()) == [*names, "count"]
+    assert "total" in model.summary() and "17" in model.summary().splitlines()[-1]
+
+
+@pytest.mark.parametrize("way", ["load", "deepcopy", "pickle", "astype"])
+def test_ties_last(way):
+    model = Odd()
+    if way == "load":
+        state = {name: value + 1 for name, value in model.state_dict().items()}
+        model.load_state_dict(state)
+        np.testing.assert_array_equal(model.again.data, state["layers.0.w"])
+    elif way == "deepcopy":
+        model = copy.deepcopy(model)
+    elif way == "pickle":
+        model = pickle.loads(pickle.dumps(model))
+    else:
+        assert model.astype(np.float64).again.dtype == np.float64
+    assert model.again is model.layers[0].w
+    sgd = mg.optim.SGD(model.parameters(), lr=1.0)
+    assert model.again is model.layers[0].w and np.shares_memory(model.again.data, sgd.block.values)
+
+
+def test_modes_reach_every_module():
+    model = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.BatchNorm(2)))
+    assert all(not m.training for m in model.eval().modules())
+    assert all(m.training for m in model.train().modules())
+
+
+def test_load_names_everything_that_is_wrong_and_changes_nothing():
+    model = Odd()
+    before = model.state_dict()
+    state = {**before, "layers.0.b": np.ones(4), "extra": np.ones(1)}
+    del state["table.a"]
+    with pytest.raises(ValueError) as error:
+        model.load_state_dict(state)
+    for part in ("layers.0.b is (4,), expected (3,)", "table.a is missing", "extra is unexpected"):
+        assert part in str(error.value)
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value, before[name])
+    model.load_state_dict({"table.a": np.zeros(2)}, strict=False)
+    assert not model.table["a"].data.any()
+
+
+def test_save_and_load(tmp_path):
+    model, other = Odd(), Odd()
+    other.table["a"].data[...] = 7
+    model.save(tmp_path / "m.npz")
+    other.load(tmp_path / "m.npz")
+    for a, b in zip(model.state_dict().values(), other.state_dict().values()):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_module_without_forward_says_so():
+    class Empty(nn.Module):
+        pass
+
+    with pytest.raises(TypeError, match="Empty defines no forward"):
+        Empty()(1)
+
+
+LAYERS = {
+    "Linear": (lambda: nn.Linear(3, 2, rng=RNG(0)), (4, 3)),
+    "Linear without bias": (lambda: nn.Linear(3, 2, rng=RNG(0), bias=False), (4, 3)),
+    "Logistic": (nn.Logistic, (4, 3)), "ReLU": (nn.ReLU, (4, 3)), "Arctan": (nn.Arctan, (4, 3)), "Tanh": (nn.Tanh, (4, 3)),
+    "GELU": (nn.GELU, (4, 3)), "GELU tanh": (lambda: nn.GELU("tanh"), (4, 3)), "Softmax": (nn.Softmax, (4, 3)),
+    "LayerNorm": (lambda: nn.LayerNorm(3), (4, 3)), "RMSNorm": (lambda: nn.RMSNorm(3), (4, 3)),
+    "BatchNorm": (lambda: nn.BatchNorm(3), (4, 3)), "BatchNorm of images": (lambda: nn.BatchNorm(3), (2, 3, 2, 2)),
+    "Conv1d": (lambda: nn.Conv1d(2, 3, 3, rng=RNG(0), padding=1), (2, 2, 5)),
+    "Conv2d": (lambda: nn.Conv2d(2, 3, (3, 2), rng=RNG(0), stride=2), (2, 2, 5, 4)),
+    "MaxPool1d": (lambda: nn.MaxPool1d(2), (2, 2, 5)), "AvgPool1d": (lambda: nn.AvgPool1d(2), (2, 2, 5)),
+    "MaxPool2d": (lambda: nn.MaxPool2d(2), (2, 2, 4, 5)), "AvgPool2d": (lambda: nn.AvgPool2d((2, 3), 1), (2, 2, 4, 5)),
+    "Flatten": (nn.Flatten, (2, 3, 2)), "Reshape": (lambda: nn.Reshape(3, 2), (2, 6)),
+    "Dropout": (lambda: nn.Dropout(0.0), (4, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer(name):
+    make, shape = LAYERS[name]
+    layer = make().astype(np.float64)
+    x = RNG(1).normal(size=shape)
+    mg.gradcheck(layer, x)
+    for mode in (layer.train, layer.eval):
+        mode()
+        for p in layer.parameters():
+            p.grad = None
+            g = RNG(2).normal(size=layer(x).shape)
+            layer(x).backward(g)
+            d = RNG(3).normal(size=p.shape)
+            sides = []
+            for h in (1e-6, -1e-6):
+                p.data += h * d
+                sides.append(np.sum(layer(x).data * g))
+                p.data -= h * d
+            assert (sides[0] - sides[1]) / 2e-6 == pytest.approx(np.sum(p.grad * d), rel=1e-5, abs=1e-7)
+    single = make()
+    assert single(x.astype(np.float32)).dtype == np.float32
+    assert repr(single).startswith(type(single).__name__)
+    other = make()
+    other.load_state_dict(single.state_dict())
+    np.testing.assert_array_equal(single.eval()(x.astype(np.float32)).data, other.eval()(x.astype(np.float32)).data)
+    assert single(x[:0].astype(np.float32)).shape[0] == 0
+
+
+def test_embedding_layer():
+    layer = nn.Embedding(5, 3, rng=RNG(0))
+    np.testing.assert_array_equal(layer([[1, 1], [4, 0]]).data, layer.weight.data[[[1, 1], [4, 0]]])
+
+
+def test_batch_norm_by_hand():
+    """Ioffe and Szegedy 2015, algorithm 1: two samples 1 and 3 have mean 2 and variance 1 (unbiased 2)."""
+    layer = nn.BatchNorm(1, momentum=0.5, eps=0.0, dtype=np.float64)
+    layer.weight.data[...], layer.bias.data[...] = 2, 10
+    np.testing.assert_allclose(layer([[1.0], [3.0]] * np.ones((2, 1))).data, [[8], [12]])
+    assert layer.running_mean.data.tolist() == [1.0] and layer.running_var.data.tolist() == [1.5]
+    layer(np.zeros((0, 1)))
+    assert layer.running_mean.data.tolist() == [1.0]
+    layer.eval()
+    np.testing.assert_allclose(layer(np.array([[1.0], [2.0]])).data, [[10], [10 + 2 / np.sqrt(1.5)]])
+
+
+def test_dropout_layer():
+    x = np.ones((2000, 10), np.float32)
+    layer = nn.Dropout(0.25, seed=3)
+    first, second = layer(x).data, layer(x).data
+    assert set(np.unique(first)) == {0, np.float32(1 / 0.75)} and not np.array_equal(first, second)
+    assert abs(np.mean(first == 0) - 0.25) < 0.01
+    assert layer.eval()(x) is x
+    twin = nn.Dropout(0.25, seed=3)
+    twin.set_first_sample(1000)
+    np.testing.assert_array_equal(twin(x[1000:]).data, first[1000:])  # the second half of the batch, on its own
+    assert not nn.Dropout(1.0)(x).data.any()
+    leaf = mg.Tensor(x, requires_grad=True)
+    y = nn.Dropout(0.5)(leaf)
+    y.sum().backward()
+    np.testing.assert_array_equal(leaf.grad, y.data)
+
+
+ERRORS = [
+    (lambda: nn.Linear(3, 2, rng=0), TypeError, "Linear: rng is int; expected np.random.default_rng(seed)"),
+    (lambda: nn.Linear(0, 2, rng=RNG(0)), ValueError, "Linear: d_in is 0; expected a positive int"),
+    (lambda: nn.Dropout(1.5), ValueError, "Dropout: p is 1.5"),
+    (lambda: nn.Conv2d(1, -1, 3, rng=RNG(0)), ValueError, "Conv2d: c_out is -1"),
+    (lambda: init.fans((3,)), ValueError, "fans: shape (3,)"),
+    (lambda: init.orthogonal((3,), RNG(0)), ValueError, "orthogonal: shape (3,)"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ERRORS)))
+def test_errors(number):
+    call, kind, message = ERRORS[number]
+    with pytest.raises(kind) as error:
+        call()
+    assert message in str(error.value)
+
+
+# --- initial weights ----------------------------------------------------------------------------------------------
+
+VARIANCES = {  # for fans 400 and 600
+    "glorot_uniform": 2 / 1000, "glorot_normal": 2 / 1000, "he_uniform": 2 / 400, "he_normal": 2 / 400, "lecun_normal": 1 / 400,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIANCES)
+def test_variances(name):
+    w = getattr(init, name)((400, 600), RNG(0))
+    assert w.dtype == np.float32 and abs(w.mean()) < 1e-3
+    assert w.var() == pytest.approx(VARIANCES[name], rel=0.02)
+    np.testing.assert_array_equal(w, getattr(init, name)((400, 600), RNG(0)))
+    if "uniform" in name:
+        assert np.abs(w).max() <= np.sqrt(3 * VARIANCES[name]) + 1e-7
+
+
+def test_other_initialisers():
+    q = init.orthogonal((5, 3), RNG(0), np.float64)
+    np.testing.assert_allclose(q.T @ q, np.eye(3), atol=1e-12)
+    q = init.orthogonal((2, 3, 2), RNG(0), np.float64).reshape(2, 6)
+    np.testing.assert_allclose(q @ q.T, np.eye(2), atol=1e-12)
+    t = init.truncated_normal((1000,), RNG(0), np.float64, std=0.5)
+    assert np.abs(t).max() <= 1 and t.std() == pytest.approx(0.5 * 0.88, rel=0.1)
+    assert not init.zeros((2,)).any() and init.ones((2,)).all()
+    assert init.normal((10000,), RNG(0), std=3.0).std() == pytest.approx(3, rel=0.05)
+    assert init.fans((32, 16, 3, 3)) == (144, 288)
