@@ -538,8 +538,11 @@ def _apply(info: Op, operands: tuple[Any, ...], rest: tuple[Any, ...], settings:
 
 
 def _convert(info: Op, values: list[Any]) -> list[Any]:
-    """Give Python numbers and integers the float dtype beside them; refuse a mix of float dtypes."""
+    """Give Python numbers, lists of them and integers the float dtype beside them; refuse a mix of float dtypes."""
     arrays: list[Any] = []
+    floats = [v.dtype for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
+    if floats:
+        values = [np.asarray(v, floats[0]) if isinstance(v, (list, tuple)) and _holds_floats(v) else v for v in values]
     for i, v in enumerate(values):
         try:
             arrays.append(v if v is None or isinstance(v, _scalars) else as_array(v))
@@ -583,6 +586,10 @@ def _convert(info: Op, values: list[Any]) -> list[Any]:
         if out[-1] is not None:
             out[-1].setflags(write=False)  # nobody else has it: no need to watch it
     return out
+
+
+def _holds_floats(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, (list, tuple)) and any(map(_holds_floats, value)))
 
 
 _scalars = (bool, int, float, complex, np.bool_, np.number)

@@ -137,8 +137,8 @@ def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, reduction: st
         ValueError: if shapes differ or a target is not from 0 to 1.
 
     Example:
-        >>> binary_cross_entropy_with_logits([0.0, 100.0], [1.0, 1.0], reduction="none")
-        Tensor([0.6931472, 0.       ])
+        >>> binary_cross_entropy_with_logits([0.0, -100.0], [1.0, 1.0], reduction="none")
+        Tensor([  0.6931472, 100.       ])
     """
     _check_reduction("binary_cross_entropy_with_logits", reduction)
     values = as_array(targets)

@@ -144,7 +144,7 @@ def test_the_users_threads_are_respected():
         from minigrad import dist
         from minigrad.dist.threads import blas_threads
         dist.init()
-        print(blas_threads(), os.environ.get("NUMBA_NUM_THREADS"))
+        print(f"{blas_threads()} {os.environ.get('NUMBA_NUM_THREADS')}\\n", end="")
         """,
         env={"OMP_NUM_THREADS": None, "OPENBLAS_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"},
     )
