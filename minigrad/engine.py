@@ -606,7 +606,7 @@ def _check_promotion(info: Op, arrays: list[Any], outs: Sequence[np.ndarray]) ->
 def _explain(info: Op, arrays: list[Any], error: Exception) -> None:
     """Raise a clearer error in the place of error, if its reason is known."""
     for i, array in enumerate(arrays[: info.required]):
-        if array is None:
+        if array is None and not isinstance(error, ValueError):  # what the op itself says of values is clearer
             raise TypeError(f"{info.name}: operand {info.operand(i)} is None; expected numbers") from None
     if info.elementwise and isinstance(error, ValueError):
         try:

@@ -336,7 +336,7 @@ def load_checkpoint(path: str | os.PathLike[str], model: Module, optimizer: Opti
         ValueError: if the file is no checkpoint or belongs to another model.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = dict(file.items())
         history.rows = json.loads(str(arrays.pop("history")))
     except (OSError, KeyError, ValueError) as error:

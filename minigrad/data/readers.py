@@ -66,7 +66,7 @@ def read_npz(path: PathLike, x: str = "x", y: str = "y") -> tuple[np.ndarray, np
         DataError: if the file is no npz, or lacks an array.
     """
     try:
-        with np.load(_exists(path), allow_pickle=False) as file:
+        with _exists(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             missing = [name for name in (x, y) if name not in file]
             if missing:
                 raise DataError(f"{path}: holds no array {missing[0]!r}, only {', '.join(file.files) or 'nothing'}")

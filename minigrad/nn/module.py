@@ -145,7 +145,7 @@ class Module:
 
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Read the state from an ``.npz`` file that :meth:`save` wrote."""
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             self.load_state_dict(dict(file.items()))
         return self
 
