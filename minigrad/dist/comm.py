@@ -102,6 +102,7 @@ class MPIComm(Comm):
     def abort(self, code: int = 1) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
+        time.sleep(1)  # launchers drop what they have not yet passed on when they are told to abort
         self._mpi.COMM_WORLD.Abort(code)
         os._exit(code)
 
@@ -214,7 +215,7 @@ def stop(comm: Comm, message: str, code: int = 2) -> NoReturn:
     If all ranks find the same, rank 0 says it for all; a rank that is alone with it says so itself a moment later.
     """
     if comm.rank > 0:
-        time.sleep(1 + 0.02 * comm.rank)  # rank 0, if it is here too, has ended this process by then
+        time.sleep(2 + 0.02 * comm.rank)  # rank 0, if it is here too, has ended this process by then
         message = f"rank {comm.rank} of {comm.size}: {message}"
     print(message, file=sys.stderr, flush=True)
     if comm.size == 1:
