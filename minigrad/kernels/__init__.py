@@ -8,6 +8,8 @@ launches on known arrays, which can be recorded, printed, timed and replayed.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -92,3 +94,22 @@ class recording:
     def __exit__(self, *exc: object) -> None:
         global _recorder
         _recorder = None
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc reuse the memory of freed arrays instead of returning it to the system.
+
+    By default every array above 128 KB is mapped anew and its pages fault in one by one, which costs as much as the
+    computation. Skipped if the user's environment sets malloc's own variables (MALLOC_...), and without glibc.
+    """
+    if any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return
+    mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD: map only what is larger than 32 MB, the most that glibc allows
+    mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD: keep up to 1 GB at the top of the heap
+
+
+_keep_freed_memory()
