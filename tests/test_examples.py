@@ -12,9 +12,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-def run(*args, code=0, timeout=120):
+def run(*args, code=0, timeout=120, example="train_faux"):
     done = subprocess.run(
-        [sys.executable, "examples/train_faux.py", *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=timeout
+        [sys.executable, f"examples/{example}.py", *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=timeout
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -95,3 +95,63 @@ def test_bad_input_is_one_clear_line(name, tmp_path):
     done = run(*(a.format(**{stem: tmp_path / f"{stem}.csv" for stem in files}) for a in args), code=2)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+# --- sequences ----------------------------------------------------------------------------------------------------
+
+
+def test_autoregression(tmp_path):
+    out = run("--plot", tmp_path / "a.png", example="autoregression").stdout
+    assert "largest difference between the two: " in out and float(out.split("between the two: ")[1].split()[0]) < 1e-6
+    assert "forecast: " in out and (tmp_path / "a.png").stat().st_size > 5000
+    assert "truth" in run("--data", "faux", "--order", 3, example="autoregression").stdout
+
+
+@pytest.mark.parametrize("more", [(), ("--model", "transformer", "--crf")])
+def test_tagging(more):
+    out = run("--sentences", 200, "--epochs", 6, "--hidden", 32, "--rate", 0.01, "--require", 0.97, "--quiet", *more, example="tag_words").stdout
+    assert "The/DET quick/ADJ red/ADJ fox/NOUN" in out and "taken for" in out
+
+
+def test_tagging_a_treebank(tmp_path):
+    rows = "\n".join(f"{i}\t{w}\t_\t{t}" + "\t_" * 6 for i, (w, t) in enumerate((("Go", "VERB"), ("home", "NOUN")), 1))
+    (tmp_path / "t.conllu").write_text("\n\n".join([rows] * 40))
+    run("--data", tmp_path / "t.conllu", "--last", 8, "--epochs", 3, "--hidden", 8, "--require", 0.9, "--quiet", example="tag_words")
+
+
+@pytest.mark.parametrize("model", ["rnn", "lstm", "gru"])
+def test_characters(model):
+    args = ("--characters", 30000, "--epochs", 2, "--hidden", 32, "--streams", 8, "--sample", 40, "--model", model)
+    out = run(*args, "--quiet", "--rate", 0.02, example="char_lm").stdout
+    assert "nats a character held out" in out and "--- sample" in out
+
+
+def test_gpt(tmp_path):
+    (tmp_path / "t.txt").write_text("to be or not to be, that is the question. " * 200)
+    args = ("--data", tmp_path / "t.txt", "--iterations", 150, "--layers", 1, "--width", 32, "--context", 16, "--sample", 30)
+    out = run(*args, "--require", 1.0, "--quiet", example="gpt").stdout
+    assert "validation loss 0." in out
+
+
+def test_dates():
+    args = ("--samples", 300, "--epochs", 1, "--require", 0, "--width", 32, "--layers", 1, "--quiet")
+    assert "held-out dates exactly right" in run(*args, example="translate_numbers").stdout
+
+
+BAD_SEQUENCES = {
+    ("autoregression", "--order", "0"): "--order is 0; expected 1 to 77 for 309 values",
+    ("tag_words", "--data", "nowhere.conllu"): "nowhere.conllu: there is no such file",
+    ("tag_words", "--last", "9999"): "--last is 9999; expected 1 to 599",
+    ("char_lm", "--data", "nowhere.txt"): "nowhere.txt",
+    ("char_lm", "--characters", "100"): "characters are too few",
+    ("gpt", "--data", "nowhere.txt"): "nowhere.txt: cannot be read as UTF-8 text",
+    ("gpt", "--heads", "3"): "heads must divide d",
+    ("translate_numbers", "--samples", "5"): "--samples is 5; expected 100 to 70000",
+}
+
+
+@pytest.mark.parametrize("command", BAD_SEQUENCES)
+def test_bad_input_to_sequences_is_one_clear_line(command):
+    example, *args = command
+    done = run(*args, code=2, example=example)
+    assert BAD_SEQUENCES[command] in done.stderr and done.stderr.count("\n") == 1 and not done.stdout
