@@ -52,7 +52,7 @@ def run(args, comm):
 
     def loader(part, shuffle=True):
         x, lengths = data.pad([features.encode([word for word, _ in s]) for s in part])
-        y, _ = data.pad([np.array(tags.encode(tag for _, tag in s)) for s in part])
+        y, _ = data.pad([np.array(tags.encode((tag for _, tag in s), known=True)) for s in part])
         settings = {"batch": args.batch, "seed": args.seed, "rank": comm.rank, "size": comm.size, "shuffle": shuffle}
         return data.Loader(x, lengths, y, **settings)
 

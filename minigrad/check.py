@@ -84,8 +84,8 @@ def gradcheck(f: Callable[..., Any], *arrays: Any, seed: int = 0, directions: in
     try:
         if tracked:
             backward([y for y, _ in tracked], [c for _, c in tracked])
-    except ValueError as error:
-        raise GradientError(f"gradcheck: {error}") from error
+    except ValueError as fault:
+        raise GradientError(f"gradcheck: {fault}") from fault
     for what, now, then in (("argument", values, before), ("cotangent", cotangents, kept)):
         for i, (a, b) in enumerate(zip(now, then)):
             if not np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"):
@@ -230,7 +230,7 @@ def _blame(
     """Say which element is worst, "" if none is wrong: each is varied alone (the 200 first ones of a large array)."""
     if method == "value":
         return f"gradcheck: {name}: the value is not finite at these arguments; choose others"
-    worst = (-1.0, (), np.nan, np.nan)
+    worst: tuple[float, tuple[int, ...], float, float] = (-1.0, (), np.nan, np.nan)
     kinks = False
     for index in list(np.ndindex(x.shape))[:200]:
         d = np.zeros(x.shape)

@@ -693,7 +693,7 @@ def _fingerprint(array: np.ndarray) -> int:
     if not array.flags.c_contiguous:
         array = array.T if array.flags.f_contiguous else np.ascontiguousarray(array)
     if array.nbytes <= 8192:
-        return zlib.crc32(array)  # type: ignore[arg-type]
+        return zlib.crc32(array.data)
     whole = array.reshape(-1).view(np.uint8)
     cut = whole.size // 4096 * 4096
     sums = np.einsum("ij,j->i", whole[:cut].view(np.uint64).reshape(-1, 512), _weights)

@@ -30,7 +30,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0) -> Function:
         (array(5.), array([2., 4.]))
     """
     several = not isinstance(argnums, int)
-    numbers = tuple(argnums) if several else (argnums,)  # type: ignore[arg-type]
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def function(*args: Any) -> tuple[np.ndarray, Any]:
         leaves, full = _leaves(args, numbers)

@@ -93,7 +93,7 @@ def axes(draw: Any, ndim: int, none: bool = True, several: bool = True) -> int |
 
 def indices(shape: tuple[int, ...]) -> Strategy[Any]:
     """Keys for an array of this shape: ints, slices with any step, None, Ellipsis, integer arrays with repeats, masks."""
-    kinds = [hnp.basic_indices(shape, allow_newaxis=True), hnp.arrays(bool, shape)]
+    kinds: list[Any] = [hnp.basic_indices(shape, allow_newaxis=True), hnp.arrays(bool, shape)]
     if shape and min(shape) > 0:
         kinds.append(hnp.integer_array_indices(shape, dtype=np.dtype(np.int64)))
     return st.one_of(kinds)

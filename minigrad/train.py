@@ -317,7 +317,7 @@ _always = ("epoch", "step", "loss", "rate", "seconds", "samples_per_s")
 def save_checkpoint(path: str | os.PathLike[str], model: Module, optimizer: Optimizer, history: History) -> None:
     """Write model, optimizer and history to an ``.npz`` file, whole or not at all."""
     path = Path(path)
-    arrays = {f"model/{name}": value for name, value in model.state_dict().items()}
+    arrays: dict[str, Any] = {f"model/{name}": value for name, value in model.state_dict().items()}
     arrays |= {f"optimizer/{name}": np.asarray(value) for name, value in optimizer.state_dict().items()}
     arrays["history"] = np.array(json.dumps(history.rows))
     beside = path.with_name(path.name + ".part")

@@ -87,6 +87,8 @@ def test_vocabulary_and_features():
     x = features.encode(["The", "walking", "fox"])
     assert x.shape == (3, len(features.kinds)) and x.dtype == np.int64
     assert (x < np.array(features.sizes)).all() and x[1, 0] == 1  # an unknown word, known by its parts
+    with pytest.raises(data.DataError, match="vocabulary: 'd' is unknown; expected one of b"):
+        v.encode(["b", "d"], known=True)
     with pytest.raises(data.DataError, match="the sentence is empty"):
         features.encode([])
     with pytest.raises(data.DataError, match="no words"):

@@ -36,8 +36,17 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Return the tokens' numbers, 1 for unknown ones."""
+    def encode(self, tokens: Iterable[str], known: bool = False) -> list[int]:
+        """Return the tokens' numbers, 1 for unknown ones; with ``known``, an unknown one is an error.
+
+        Raises:
+            DataError: naming the unknown token, if ``known``.
+        """
+        tokens = list(tokens)
+        if known:
+            for t in tokens:
+                if t not in self.numbers:
+                    raise DataError(f"vocabulary: {t!r} is unknown; expected one of {', '.join(self.tokens[2:22])}")
         return [self.numbers.get(t, self.unknown) for t in tokens]
 
     def decode(self, numbers: Iterable[int]) -> list[str]:

@@ -120,7 +120,7 @@ def differences(thing: Any, comm: Comm) -> list[str]:
     (running statistics of a rank's part of the batch, the place of its samples) differ by right.
     """
     named = list(_arrays(thing, buffers=False))
-    digests = b"".join(hashlib.sha256(np.ascontiguousarray(a)).digest() for _, a in named)
+    digests = b"".join(hashlib.sha256(np.ascontiguousarray(a).data).digest() for _, a in named)
     table = comm.all_gather(np.frombuffer(digests, np.uint8).reshape(len(named), 32))  # (size, arrays, 32)
     differ = np.any(table != table[:1], axis=2)  # (size, arrays)
     return [f"{name} on rank {', '.join(map(str, np.flatnonzero(column)))}" for (name, _), column in zip(named, differ.T)

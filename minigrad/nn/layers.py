@@ -95,7 +95,7 @@ class Conv2d(Module):
     """
 
     axes = 2
-    convolve = staticmethod(ops.conv2d)
+    convolve: Any = staticmethod(ops.conv2d)
 
     def __init__(
         self, c_in: int, c_out: int, size: Any, *, rng: np.random.Generator, stride: Any = 1, padding: Any = 0,
@@ -293,7 +293,7 @@ class Flatten(Module):
 class MaxPool2d(Module):
     """The largest element of each window; see :func:`minigrad.max_pool2d`."""
 
-    pool = staticmethod(ops.max_pool2d)
+    pool: Any = staticmethod(ops.max_pool2d)
 
     def __init__(self, size: Any, stride: Any = None) -> None:
         self.size, self.stride = size, stride

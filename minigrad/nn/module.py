@@ -141,7 +141,7 @@ class Module:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an ``.npz`` file."""
         with open(path, "wb") as file:
-            np.savez(file, **self.state_dict())  # type: ignore[arg-type]
+            np.savez(file, **dict[str, Any](self.state_dict()))
 
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Read the state from an ``.npz`` file that :meth:`save` wrote."""

@@ -404,7 +404,7 @@ def beam_search(
         total = (scores[:, None] + log_p).reshape(-1)
         best = np.argsort(-total, kind="stable")[: 2 * beams]
         parents, chosen = np.divmod(best, logits.shape[1])
-        keep = []
+        keep: list[int] = []
         for i, (parent, token) in enumerate(zip(parents, chosen)):
             if token == end:
                 line = np.append(written[parent], token)

@@ -63,7 +63,7 @@ def _attention(q, k, v, /, mask, causal, scale, p, key, tile):
     return form(q, k, v, mask, causal, scale, p, key, tile, lead, T, S)
 
 
-def _plain(q, k, v, mask, causal, scale, p, key, tile, lead, T, S):  # type: ignore[no-untyped-def]
+def _plain(q, k, v, mask, causal, scale, p, key, tile, lead, T, S):
     scores = launch(np.matmul, q, _t(k), out=new((*lead, T, S), q.dtype))
     weights = launch(K.attention_weights, scores, scale, mask, causal, out=new(scores.shape, q.dtype))
     used = weights
@@ -86,7 +86,7 @@ def _plain(q, k, v, mask, causal, scale, p, key, tile, lead, T, S):  # type: ign
     return y, vjp
 
 
-def _tiled(q, k, v, mask, causal, scale, p, key, tile, lead, T, S):  # type: ignore[no-untyped-def]
+def _tiled(q, k, v, mask, causal, scale, p, key, tile, lead, T, S):
     if tile < 1:
         raise ValueError(f"attention: tile is {tile}; expected a positive number of keys")
     cuts = [slice(start, min(start + tile, S)) for start in range(0, S, tile)]
