@@ -6,23 +6,22 @@
 Exit code: 0 if gradient descent finds what least squares finds (and, for faux data, the truth), 1 if not.
 """
 
-import argparse
 import sys
 
 import numpy as np
 
 import minigrad as mg
 from minigrad import data, dist, nn, optim, series
+from minigrad.train import parser
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    comm = dist.init()
+    p = parser(comm, __doc__)
     p.add_argument("--data", choices=("sunspots", "faux"), default="sunspots")
     p.add_argument("--order", type=int, default=9, help="how many past values count")
     p.add_argument("--steps", type=int, default=3000, help="of gradient descent, on all samples")
     p.add_argument("--plot", metavar="PNG")
-    comm = dist.init()
-    p.error = lambda message: dist.stop(comm, f"autoregression: {message}")
     args = p.parse_args()
     truth = None
     if args.data == "sunspots":

@@ -10,7 +10,6 @@ Exit code: 0 if the loss on held-out text falls below that of counting character
 input.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad import data, dist, nn, optim
-from minigrad.train import fit
+from minigrad.train import fit, parser
 
 KINDS = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
@@ -39,7 +38,8 @@ class Writer(nn.Module):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    comm = dist.init()
+    p = parser(comm, __doc__)
     p.add_argument("--data", metavar="PATH", help="a text file")
     p.add_argument("--characters", type=int, default=200_000, help="read only so many (0: all)")
     p.add_argument("--model", choices=KINDS, default="lstm")
@@ -53,12 +53,10 @@ def main():
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--sample", type=int, default=300)
     p.add_argument("--quiet", action="store_true")
-    comm = dist.init()
-    p.error = lambda message: dist.stop(comm, f"char_lm: {message}")
     args = p.parse_args()
     try:
         return run(args, comm)
-    except (data.DataError, OSError, UnicodeDecodeError, FloatingPointError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         dist.stop(comm, f"char_lm: {error}")
 
 

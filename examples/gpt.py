@@ -6,7 +6,6 @@
 Exit code: 0 if the validation loss is reached and all ranks agree, 1 if not, 2 for bad input.
 """
 
-import argparse
 import sys
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad import data, dist, nn, optim
+from minigrad.train import parser
 
 
 def read_text(path):
@@ -30,7 +30,8 @@ def read_text(path):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    comm = dist.init()
+    p = parser(comm, __doc__)
     p.add_argument("--data", metavar="PATH", help="a text file")
     p.add_argument("--iterations", type=int, default=500)
     p.add_argument("--batch", type=int, default=12, help="global batch, split over the ranks")
@@ -44,12 +45,10 @@ def main():
     p.add_argument("--require", type=float, metavar="LOSS", help="validation loss to be reached")
     p.add_argument("--sample", type=int, default=300, help="characters to write at the end")
     p.add_argument("--quiet", action="store_true")
-    comm = dist.init()
-    p.error = lambda message: dist.stop(comm, f"gpt: {message}")
     args = p.parse_args()
     try:
         return run(args, comm)
-    except (data.DataError, ValueError) as error:
+    except (ValueError, OSError) as error:
         dist.stop(comm, f"gpt: {error}")
 
 

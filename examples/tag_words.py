@@ -7,17 +7,17 @@
 Exit code: 0 if the accuracy on held-out sentences is reached and all ranks agree, 1 if not, 2 for bad input.
 """
 
-import argparse
 import sys
 
 import numpy as np
 
 from minigrad import data, dist, nn, optim
-from minigrad.train import fit
+from minigrad.train import fit, parser
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    comm = dist.init()
+    p = parser(comm, __doc__)
     p.add_argument("--data", default="grammar", metavar="grammar|PATH", help="PATH: a treebank in CoNLL-U")
     p.add_argument("--sentences", type=int, default=600, help="how many the grammar makes")
     p.add_argument("--last", type=int, metavar="N", help="hold out the last N sentences (a fifth, unless given)")
@@ -32,12 +32,10 @@ def main():
     p.add_argument("--history", metavar="PATH", help="write the loss curve as .csv, .jsonl or .png")
     p.add_argument("--say", default="The quick red fox jumps over the lazy brown dog", metavar="TEXT", help="tag this sentence")
     p.add_argument("--quiet", action="store_true")
-    comm = dist.init()
-    p.error = lambda message: dist.stop(comm, f"tag_words: {message}")
     args = p.parse_args()
     try:
         return run(args, comm)
-    except (data.DataError, OSError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         dist.stop(comm, f"tag_words: {error}")
 
 

@@ -9,7 +9,6 @@ The report at the end compares what was learned with the truth. Exit code: 0 if 
 1 if not, 2 for a wrong argument or bad data.
 """
 
-import argparse
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad import data, dist, nn, optim
-from minigrad.train import Phases, accuracy, fit
+from minigrad.train import Phases, accuracy, fit, parser
 
 ACTIVATIONS = {"logistic": nn.Logistic, "relu": nn.ReLU, "arctan": nn.Arctan}
 OPTIMIZERS = {"sgd": optim.SGD, "adam": optim.Adam, "adamw": optim.AdamW, "lars": optim.LARS, "lamb": optim.LAMB}
@@ -61,8 +60,7 @@ class Exponential(nn.Module):
 
 
 def arguments(comm):
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.error = lambda message: dist.stop(comm, f"train_faux: {message}; see --help")
+    p = parser(comm, __doc__)
     p.add_argument("--model", choices=DEFAULTS, default="mlp")
     p.add_argument("--activation", choices=ACTIVATIONS, default="relu", help="of the mlp and conv models")
     p.add_argument("--hidden", type=int, nargs="*", default=[128, 128], metavar="N", help="units of each hidden layer")
@@ -227,7 +225,7 @@ def main():
     args = arguments(comm)
     try:
         return run(args, comm)
-    except (data.DataError, OSError, ModuleNotFoundError, FloatingPointError) as error:
+    except (ValueError, OSError, ModuleNotFoundError, FloatingPointError) as error:
         dist.stop(comm, f"train_faux: {error}")
 
 

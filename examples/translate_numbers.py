@@ -6,7 +6,6 @@
 Exit code: 0 if enough held-out dates are exactly right and all ranks agree, 1 if not, 2 for bad input.
 """
 
-import argparse
 import calendar
 import datetime
 import sys
@@ -15,7 +14,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad import data, dist, nn, optim
-from minigrad.train import fit
+from minigrad.train import fit, parser
 
 MONTHS = list(calendar.month_name)[1:]
 SOURCE = data.Vocabulary("abcdefghijklmnopqrstuvwxyz0123456789 ,./")
@@ -60,7 +59,8 @@ def translate(model, x, mask):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    comm = dist.init()
+    p = parser(comm, __doc__)
     p.add_argument("--samples", type=int, default=6000)
     p.add_argument("--epochs", type=int, default=7)
     p.add_argument("--batch", type=int, default=64)
@@ -71,14 +71,12 @@ def main():
     p.add_argument("--require", type=float, default=0.95, metavar="A", help="share of held-out dates to be exactly right")
     p.add_argument("--say", default="3rd of may 1998", metavar="DATE", help="translate this")
     p.add_argument("--quiet", action="store_true")
-    comm = dist.init()
-    p.error = lambda message: dist.stop(comm, f"translate_numbers: {message}")
     args = p.parse_args()
     if not 100 <= args.samples <= 70000:
         p.error(f"--samples is {args.samples}; expected 100 to 70000")
     try:
         return run(args, comm)
-    except (data.DataError, FloatingPointError) as error:
+    except (ValueError, FloatingPointError) as error:
         dist.stop(comm, f"translate_numbers: {error}")
 
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import os
@@ -30,7 +31,7 @@ from .engine import Tensor, no_grad
 from .nn import Module
 from .optim import Optimizer
 
-__all__ = ["History", "Phases", "accuracy", "evaluate", "fit", "load_checkpoint", "save_checkpoint"]
+__all__ = ["History", "Phases", "accuracy", "evaluate", "fit", "load_checkpoint", "parser", "save_checkpoint"]
 
 Pair = tuple[Any, float]  # a sum over samples, and the count that turns it into a mean
 Loss = Callable[..., Pair]
@@ -224,13 +225,17 @@ def fit(
     phases = phases or Phases()
     reducer = dist.Reducer(optimizer.block, comm)
     dist.broadcast(model, comm)
-    history, first = History(), 0
-    if checkpoint is not None and Path(checkpoint).exists():
-        first = load_checkpoint(checkpoint, model, optimizer, history)
+    history, first = History(), np.zeros(1, np.int64)
+    if checkpoint is not None:
+        if comm.rank == 0 and Path(checkpoint).exists():  # other nodes may not see the file
+            first[0] = load_checkpoint(checkpoint, model, optimizer, history)
+        comm.broadcast(first)
+        dist.broadcast(model, comm)
+        dist.broadcast(optimizer, comm)
     measured = {"val_loss": loss, **(metrics or {})}
     progress = _Progress(comm.rank == 0 and not quiet, epochs, loader, history)
     model.train()
-    for epoch in range(first, epochs):
+    for epoch in range(int(first[0]), epochs):
         start, total, rows = time.perf_counter(), 0.0, 0.0
         batches = iter(loader.epoch(epoch))
         while True:
@@ -309,6 +314,19 @@ class _Progress:
 
 
 _always = ("epoch", "step", "loss", "rate", "seconds", "samples_per_s")
+
+
+# --- the command line ---------------------------------------------------------------------------------------------
+
+
+def parser(comm: dist.Comm, description: str) -> argparse.ArgumentParser:
+    """Return a parser of arguments for a program on ranks: help and complaints come once, and then all ranks end."""
+    p = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    name = p.prog.removesuffix(".py")
+    p.error = lambda message: dist.stop(comm, f"{name}: {message}; see --help")  # type: ignore[method-assign]
+    if comm.rank > 0:
+        p.print_help = lambda file=None: None  # type: ignore[method-assign]
+    return p
 
 
 # --- checkpoints --------------------------------------------------------------------------------------------------
