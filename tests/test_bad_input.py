@@ -46,7 +46,8 @@ WRONG = {
     ),
     "linear": (
         lambda: mg.linear(np.ones((64, 783), np.float32), leaf(784, 128)), ValueError,
-        "linear: x (64, 783) and w (784, 128): the last axis of x must equal the rows of w (783 != 784)",
+        "linear: x (64, 783) and w (784, 128): the last axis of x must equal the rows of w (783 != 784); did you forget to "
+        "flatten the image?",
     ),
     "backward twice": (
         twice, RuntimeError,

@@ -78,7 +78,7 @@ def linear(x, w, b=None, /):
     """
     if w.ndim != 2 or x.ndim == 0 or x.shape[-1] != w.shape[0]:
         sizes = f" ({x.shape[-1]} != {w.shape[0]})" if w.ndim == 2 and x.ndim else ""
-        hint = "; did you forget to flatten the image?" if x.ndim > 2 or not sizes else ""
+        hint = "; did you forget to flatten the image?"
         raise ValueError(
             f"linear: x {x.shape} and w {w.shape}: the last axis of x must equal the rows of w{sizes}{hint}"
         )

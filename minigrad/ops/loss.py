@@ -63,15 +63,8 @@ def cross_entropy(
     if targets.dtype.kind not in "iu":
         raise TypeError(f"cross_entropy: targets are {targets.dtype}; expected integers, the class numbers")
     classes = logits.shape[axis]
-    wrong = (targets < 0) | (targets >= classes)
-    if ignore_index is not None:
-        wrong &= targets != ignore_index
-    if np.any(wrong):
-        at = tuple(np.argwhere(wrong)[0].tolist())
-        hint = "" if ignore_index is not None else "; pass ignore_index if it marks padding"
-        raise IndexError(
-            f"cross_entropy: targets{list(at)} is {targets[at]}, expected a class from 0 to {classes - 1}{hint}"
-        )
+    if targets.size and (targets.min() < 0 or targets.max() >= classes):
+        _check_classes(targets, classes, ignore_index)
     if weight is not None:
         if isinstance(weight, Tensor) and weight.requires_grad:
             raise TypeError("cross_entropy: the class weights require gradients, but have none; use .detach()")
@@ -83,10 +76,20 @@ def cross_entropy(
     return (loss, count.item()) if reduction == "sum_count" else loss
 
 
+def _check_classes(targets: np.ndarray, classes: int, ignore: int | None) -> None:
+    wrong = ((targets < 0) | (targets >= classes)) & (targets != ignore if ignore is not None else True)
+    if np.any(wrong):
+        at = tuple(np.argwhere(wrong)[0].tolist())
+        hint = "" if ignore is not None else "; pass ignore_index if it marks padding"
+        raise IndexError(
+            f"cross_entropy: targets{list(at)} is {targets[at]}, expected a class from 0 to {classes - 1}{hint}"
+        )
+
+
 @op(name="cross_entropy")
 def _cross_entropy(logits, /, targets, weight, ignore, smoothing, axis, reduction):
     need_floats("cross_entropy", logits)
-    moved = np.moveaxis(logits, axis, -1)
+    moved = logits if axis == logits.ndim - 1 else np.moveaxis(logits, axis, -1)
     z = contiguous(moved).reshape(targets.size, moved.shape[-1])  # (N, K)
     t = contiguous(targets).reshape(-1)
     losses, slope, used = new(len(z), z.dtype), new(z.shape, z.dtype), new(len(z), z.dtype)
@@ -102,7 +105,8 @@ def _cross_entropy(logits, /, targets, weight, ignore, smoothing, axis, reductio
         if gy.ndim:
             gy = contiguous(gy).reshape(-1, 1)
         g = launch(K.chain, gy, slope, out=new(slope.shape, slope.dtype))
-        return np.moveaxis(g.reshape(shape), -1, axis)
+        g = g.reshape(shape)
+        return g if axis == len(shape) - 1 else np.moveaxis(g, -1, axis)
 
     return (y, count), vjp
 
