@@ -34,7 +34,7 @@ def ours(seed=0):
         loss.backward()
         optimizer.clip(1.0)
         optimizer.step()
-        return loss.item()
+        return loss
 
     return model, step
 
@@ -76,27 +76,34 @@ def theirs(model):
 
 def main():
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    model, minigrad_step = ours()
-    torch_step = theirs(model)
+    model, eager = ours()
+    captured = mg.capture(ours()[1])
+    steps = {
+        "minigrad eager": lambda x, y: eager(x, y).item(),
+        "minigrad captured": lambda x, y: captured(x, y).item(),
+        "PyTorch": theirs(model),
+    }
     rng = np.random.default_rng(1)
-    times = {"minigrad": [], "PyTorch": []}
-    losses = {"minigrad": [], "PyTorch": []}
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    losses: dict[str, list[float]] = {name: [] for name in steps}
     for block in range(12):
         batches = [rng.integers(0, V, (B, T + 1)) for _ in range(8)]
-        for name, step in (("minigrad", minigrad_step), ("PyTorch", torch_step)):
+        for name, step in steps.items():
             for x in batches:
                 start = time.perf_counter()
                 loss = step(np.ascontiguousarray(x[:, :-1]), np.ascontiguousarray(x[:, 1:]))
                 if block >= 2:
                     times[name].append(time.perf_counter() - start)
                 losses[name].append(loss)
-    assert np.allclose(losses["minigrad"][:20], losses["PyTorch"][:20], atol=1e-3), "the two models differ"
+    assert losses["minigrad eager"] == losses["minigrad captured"], "the captured step is not the eager one"
+    assert np.allclose(losses["minigrad eager"][:20], losses["PyTorch"][:20], atol=1e-3), "the two models differ"
     blas = [f"{lib['internal_api']} {lib.get('architecture')} {lib['num_threads']} thread(s)" for lib in threadpool_info()]
     print(f"numpy {np.__version__}, torch {torch.__version__}, {torch.get_num_threads()} thread(s); {'; '.join(blas)}")
     medians = {name: statistics.median(t) * 1e3 for name, t in times.items()}
     print(", ".join(f"{name} {value:.1f} ms" for name, value in medians.items()), "a step (medians)")
-    ratio = medians["PyTorch"] / medians["minigrad"]
-    print(f"PyTorch / minigrad: {ratio:.2f} ({'faster' if ratio > 1 else 'slower'} than PyTorch)")
+    for name in list(steps)[:2]:
+        ratio = medians["PyTorch"] / medians[name]
+        print(f"PyTorch / {name}: {ratio:.2f} ({'faster' if ratio > 1 else 'slower'} than PyTorch)")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .capture import capture
 from .engine import FlatBlock, Tensor, backward, flatten, grad_enabled, no_grad, op
 from .ops import *
 from .ops import __all__ as _ops
@@ -22,7 +23,7 @@ __version__ = "0.1.0"
 _lazy = ("check", "data", "dist", "functional", "kernels", "nn", "optim", "series", "testing", "train")
 _from_lazy = {"gradcheck": "check", "grad": "functional", "value_and_grad": "functional", "vjp": "functional",
               "jacobian": "functional", "hvp": "functional", "fit": "train"}  # fmt: skip
-__all__ = ["FlatBlock", "Tensor", "backward", "flatten", "grad_enabled", "no_grad", "op", *_ops, *_lazy, *_from_lazy]
+__all__ = ["FlatBlock", "Tensor", "backward", "capture", "flatten", "grad_enabled", "no_grad", "op", *_ops, *_lazy, *_from_lazy]
 
 
 def __getattr__(name: str) -> Any:

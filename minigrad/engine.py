@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .kernels import K, launch, new
+from .kernels import K, is_recording, launch, new
 
 __all__ = ["OPS", "FlatBlock", "Tensor", "backward", "flatten", "grad_enabled", "no_grad", "op"]
 
@@ -200,6 +200,7 @@ class Tensor:
         """Return the only element as a Python number."""
         if self.size != 1:
             raise ValueError(f"item: {self._label()} has {self.size} elements; only one can become a number")
+        self._check_read("item")
         return self._data.item()
 
     def backward(self, gradient: Any = None, *, retain_graph: bool = False) -> None:
@@ -272,6 +273,13 @@ class Tensor:
         else:
             launch(np.add, self._grad, gradient, out=self._grad)
 
+    def _check_read(self, name: str) -> None:
+        if is_recording():
+            raise RuntimeError(
+                f"{name}: {self._label()} is read while a step is recorded; a replay would not read it again: "
+                "return the tensor, or use where"
+            )
+
     def _label(self) -> str:
         kind = self.name or (f"the result of {self._node.op.name}" if self._node else "a tensor")
         return f"{kind} {self.shape}"
@@ -305,6 +313,7 @@ class Tensor:
                 f"bool: {self._label()} has {self.size} elements and is neither true nor false as a whole; "
                 "use .data.any() or .data.all()"
             )
+        self._check_read("bool")
         return bool(self._data)
 
     def __float__(self) -> float:
@@ -622,8 +631,14 @@ def _explain(info: Op, arrays: list[Any], error: Exception) -> None:
 
 
 def _root(array: np.ndarray) -> np.ndarray:
-    while type(array.base) is np.ndarray:
-        array = array.base
+    """Return the array that owns array's memory, as far as NumPy knows."""
+    base = array.base
+    while base is not None:
+        if type(base) is not np.ndarray:
+            base = getattr(base, "base", None)  # as_strided puts an object of its own between
+            if type(base) is not np.ndarray:
+                break
+        array, base = base, base.base
     return array
 
 

@@ -321,13 +321,19 @@ def clip_grad_norm(block: FlatBlock | Optimizer, max_norm: float) -> float:
     norm = new((), np.float64)
     runs = block.check().runs()
     launch(K.global_norm, *(block.grads[run] for run in runs), out=norm)
-    if not np.isfinite(norm):
-        for p in block.parameters:
-            if p.grad is not None and not np.all(np.isfinite(p.grad)):
-                raise FloatingPointError(
-                    f"clip_grad_norm: the gradient of {p.name or 'a parameter'} {p.shape} is not finite; lower the rate, "
-                    "or look for a division by 0 or a logarithm of 0 in the loss"
-                )
+    launch(_require_finite, block, out=norm)
     for run in runs:
         launch(K.clip_to_norm, norm, max_norm, out=block.grads[run])
     return float(norm)
+
+
+def _require_finite(block: FlatBlock, norm: np.ndarray) -> None:
+    """Raise if the norm is not finite: a kernel, so that a replayed step looks too."""
+    if np.isfinite(norm):
+        return
+    for p in block.parameters:
+        if p.grad is not None and not np.all(np.isfinite(p.grad)):
+            raise FloatingPointError(
+                f"clip_grad_norm: the gradient of {p.name or 'a parameter'} {p.shape} is not finite; lower the rate, "
+                "or look for a division by 0 or a logarithm of 0 in the loss"
+            )

@@ -18,6 +18,7 @@ ALLOWED = {
     "ops": {"engine", "kernels"},
     "functional": {"engine"},
     "check": {"engine"},
+    "capture": {"engine", "kernels"},
     "testing": {"engine"},
     "series": set(),
     "data": set(),

@@ -42,7 +42,6 @@ class Reducer:
         self.calls = 0
         self.bytes = 0  # handed to all-reduce by this rank since the start
         self.seconds = 0.0  # spent in it, waiting for others included
-        self.count = 0.0  # of the last step, over all ranks
 
     @property
     def expected_bytes(self) -> int:
@@ -75,8 +74,17 @@ class Reducer:
         launch(self._all_reduce, out=block.reduced)
         self.seconds += time.perf_counter() - start
         launch(K.divide_or_zero, block.tail[1:2], out=block.grads)
-        total, self.count = (float(v) for v in block.tail)
-        return total / self.count if self.count else 0.0
+        return self.mean
+
+    @property
+    def count(self) -> float:
+        """How many samples the last step had over all ranks."""
+        return float(self.block.tail[1])
+
+    @property
+    def mean(self) -> float:
+        """The mean loss of the last step over all ranks, also of a replayed one; 0 if there were no samples."""
+        return float(self.block.tail[0]) / self.count if self.count else 0.0
 
     def _all_reduce(self, out: np.ndarray) -> None:
         self.comm.all_reduce(out)

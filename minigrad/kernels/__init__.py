@@ -18,7 +18,7 @@ import numpy as np
 
 from . import reference as K
 
-__all__ = ["K", "contiguous", "launch", "new", "recording"]
+__all__ = ["K", "contiguous", "is_recording", "launch", "new", "recording"]
 
 _recorder: Callable[..., None] | None = None  # set while a step is being recorded,
 _thread = 0  # in this thread: what others launch meanwhile is no part of the step
@@ -58,6 +58,11 @@ def launch(kernel: Callable[..., Any], *inputs: Any, out: Any = None) -> Any:
     if _recorder is not None and threading.get_ident() == _thread:
         _recorder(kernel, inputs, out)
     return out
+
+
+def is_recording() -> bool:
+    """Return whether this thread's launches are being recorded."""
+    return _recorder is not None and threading.get_ident() == _thread
 
 
 def contiguous(x: np.ndarray) -> np.ndarray:

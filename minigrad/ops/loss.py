@@ -73,7 +73,9 @@ def cross_entropy(
             raise ValueError(f"cross_entropy: weight {weight.shape}: expected {classes} numbers >= 0, one for each class")
         weight = weight.astype(logits.dtype)
     loss, count = _cross_entropy(logits, targets, weight, ignore_index, float(label_smoothing), axis, reduction)
-    return (loss, count.item()) if reduction == "sum_count" else loss
+    if reduction != "sum_count":
+        return loss
+    return loss, float(targets.size) if weight is None and ignore_index is None else count.item()
 
 
 def _check_classes(targets: np.ndarray, classes: int, ignore: int | None) -> None:
