@@ -149,3 +149,45 @@ def test_the_users_threads_are_respected():
         env={"OMP_NUM_THREADS": None, "OPENBLAS_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"},
     )
     assert set(out.splitlines()) <= {"2 2", "None 2"}
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_captured_step_reduces_over_the_ranks_too(n):
+    out, _ = run(
+        n,
+        """
+        import copy
+        import numpy as np
+        import minigrad as mg
+        from minigrad import data, dist, nn, optim
+
+        comm = dist.init()
+        x, y = data.digits()
+        model = nn.Sequential(nn.Linear(64, 8, rng=np.random.default_rng(0)), nn.Tanh(), nn.Linear(8, 10, rng=np.random.default_rng(1)))
+        results = []
+        for captured in (False, True):
+            mine = copy.deepcopy(model)
+            sgd = optim.SGD(mine.parameters(), lr=0.1, momentum=0.9)
+            reducer = dist.Reducer(sgd.block, comm)
+
+            def step(xb, yb):
+                sgd.zero_grad()
+                loss = mg.cross_entropy(mine(xb), yb, reduction="sum")
+                loss.backward()
+                reducer.finish(loss, len(yb))
+                sgd.step()
+                return loss
+
+            step = mg.capture(step) if captured else step
+            means = []
+            for xb, yb in data.Loader(x[:300], y[:300], batch=40, rank=comm.rank, size=comm.size).epoch(0):
+                step(xb, yb)
+                means.append(reducer.mean)
+            results.append((sgd.block.values.copy(), means, reducer.calls))
+        (a, b, calls), (c, d, again) = results
+        assert np.array_equal(a, c) and b == d and calls == again == 8
+        assert step.replays >= 4
+        print(f"done{comm.rank}\\n", end="")
+        """,
+    )
+    assert sorted(out.split()) == [f"done{k}" for k in range(n)]
