@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,10 @@ class Optimizer:
 
 def _evaluate(steps: np.ndarray, lr: float | Schedule, rate: np.ndarray) -> None:
     """rate = lr(steps): a kernel, evaluated anew when a recorded step is replayed."""
-    rate[...] = lr(int(steps)) if callable(lr) else lr
+    value = lr(int(steps)) if callable(lr) else lr
+    if not 0 <= value < math.inf:  # a negative rate would climb
+        raise ValueError(f"the schedule gives the rate {value} at step {steps}; expected a finite number >= 0")
+    rate[...] = value
 
 
 class SGD(Optimizer):
@@ -218,6 +222,7 @@ class Adam(Optimizer):
         _betas(type(self).__name__, betas)
         _at_least_0(type(self).__name__, eps=eps, weight_decay=weight_decay)
         super().__init__(parameters, lr)
+        _not_0(type(self).__name__, eps, self.block.dtype)
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
         self._new_state("first", "second")
 
@@ -278,6 +283,7 @@ class LAMB(Optimizer):
         _betas("LAMB", betas)
         _at_least_0("LAMB", eps=eps, weight_decay=weight_decay)
         super().__init__(parameters, lr)
+        _not_0("LAMB", eps, self.block.dtype)
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
         self._new_state("first", "second")
 
@@ -294,12 +300,17 @@ def _parts(block: FlatBlock, run: slice) -> list[slice]:
 
 def _at_least_0(name: str, **values: float) -> None:
     for label, value in values.items():
-        if not value >= 0:
-            raise ValueError(f"{name}: {label} is {value}; expected a number >= 0")
+        if not isinstance(value, Real) or not value >= 0:
+            raise ValueError(f"{name}: {label} is {value!r}; expected a number >= 0")
+
+
+def _not_0(name: str, eps: float, dtype: np.dtype) -> None:
+    if dtype.type(eps) == 0:  # a gradient of 0 would then be 0/0
+        raise ValueError(f"{name}: eps is {eps}, which is 0 in {dtype}; expected a number above, e.g. 1e-4 in float16")
 
 
 def _betas(name: str, betas: tuple[float, float]) -> None:
-    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+    if np.shape(betas) != (2,) or not all(0 <= beta < 1 for beta in betas):
         raise ValueError(f"{name}: betas are {betas}; expected two numbers from 0 to below 1")
 
 

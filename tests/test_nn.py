@@ -8,7 +8,6 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.nn import init
 from tests import slope
 
 RNG = np.random.default_rng
@@ -69,12 +68,70 @@ def test_load_names_everything_that_is_wrong_and_changes_nothing():
     del state["table.a"]
     with pytest.raises(ValueError) as error:
         model.load_state_dict(state)
-    for part in ("layers.0.b is (4,), expected (3,)", "table.a is missing", "extra is unexpected"):
+    for part in ("layers.0.b is (4,), expected (3,)", "table.a is missing, expected (2,)", "extra is unexpected, (1,)"):
         assert part in str(error.value)
     for name, value in model.state_dict().items():
         np.testing.assert_array_equal(value, before[name])
     model.load_state_dict({"table.a": np.zeros(2)}, strict=False)
     assert not model.table["a"].data.any()
+
+
+@pytest.mark.parametrize(("bad", "kind"), [(np.array(["x", "y", "z"]), "<U1"), (np.ones(3) + 1j, "complex128")])
+def test_values_of_another_kind_change_nothing(bad, kind):
+    model = nn.Linear(2, 3, rng=RNG(0))
+    before = model.w.data.copy()
+    with pytest.raises(ValueError, match=f"b is {kind}, expected float32"):
+        model.load_state_dict({"w": before + 1, "b": bad})
+    np.testing.assert_array_equal(model.w.data, before)
+
+
+@pytest.mark.parametrize("make", [lambda p, q: {1: p, "1": q}, lambda p, q: {"a.b": p, "a": {"b": q}}])
+def test_two_tensors_under_one_path_are_refused(make):
+    class Twice(nn.Module):
+        def __init__(self):
+            self.table = make(nn.Parameter([1.0]), nn.Parameter([2.0]))
+
+    with pytest.raises(ValueError, match="Twice: two tensors have the path table"):
+        Twice().state_dict()
+
+
+def test_the_whole_path_names_a_parameter_also_when_a_part_was_asked_first():
+    part = nn.Linear(2, 2, rng=RNG(0))
+    assert [p.name for p in part.parameters()] == ["w", "b"]
+    assert [p.name for p in nn.Sequential(part).parameters()] == ["0.w", "0.b"]
+    part.parameters()
+    assert part.w.name == "0.w"
+    part.w.name = "mine"
+    assert nn.Sequential(part).parameters()[0].name == "mine"
+
+
+def test_an_optimizer_from_before_astype_refuses_to_step():
+    model = nn.Linear(2, 1, rng=RNG(0))
+    sgd = mg.optim.SGD(model.parameters(), lr=0.1)
+    model.astype(np.float32)(np.ones((1, 2), np.float32)).sum().backward()
+    sgd.step()  # nothing was converted
+    model.astype(np.float64)(np.ones((1, 2))).sum().backward()
+    with pytest.raises(RuntimeError, match="out of date: . was converted to float64; make a new optimizer"):
+        sgd.step()
+
+
+def test_a_sequence_is_indexed_iterated_and_cut():
+    a, b = nn.ReLU(), nn.Tanh()
+    model = nn.Sequential(a, b)
+    assert list(model) == [a, b] and len(model) == 2 and model[-1] is b
+    assert isinstance(model[1:], nn.Sequential) and list(model[1:]) == [b]
+    with pytest.raises(IndexError):
+        model[2]
+
+
+def test_looks():
+    assert repr(nn.Sequential(nn.Linear(2, 3, rng=RNG(0)), nn.GELU("tanh"), nn.Softmax())) == (
+        "Sequential(\n  (0): Linear(2, 3)\n  (1): GELU('tanh')\n  (2): Softmax(axis=-1)\n)"
+    )
+    parent, child = nn.Module(), nn.Module()
+    parent.child, child.parent = child, parent
+    assert repr(parent) == "Module(\n  (child): Module(\n    (parent): ...\n  )\n)"
+    assert parent.summary().splitlines()[-1].split() == ["total", "0", "(0", "bytes)"]
 
 
 def test_save_and_load(tmp_path):
@@ -151,6 +208,35 @@ def test_batch_norm_by_hand():
     np.testing.assert_allclose(layer(np.array([[1.0], [2.0]])).data, [[10], [10 + 2 / np.sqrt(1.5)]])
 
 
+def test_batch_norm_of_images_is_that_of_all_their_pixels():
+    x = RNG(0).normal(size=(2, 3, 4, 5))
+    images, pixels = nn.BatchNorm(3, dtype=np.float64), nn.BatchNorm(3, dtype=np.float64)
+    for _ in range(2):  # in training, then in evaluation
+        y, flat = images(x).data, pixels(x.transpose(0, 2, 3, 1).reshape(-1, 3)).data
+        np.testing.assert_allclose(y.transpose(0, 2, 3, 1).reshape(-1, 3), flat, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(images.running_var.data, pixels.running_var.data, rtol=1e-12)
+        images.eval(), pixels.eval()
+
+
+def test_the_sample_offset_reaches_every_dropout_also_the_root():
+    root, tree = nn.Dropout(0.5), nn.Sequential(nn.Dropout(0.5, seed=1), nn.Sequential(nn.Dropout(0.5, seed=2)))
+    root.sample_offset(7)
+    tree.sample_offset(8)
+    assert root.key.data.tolist() == [0, 0, 7]
+    assert [m.key.data.tolist() for m in tree.modules() if isinstance(m, nn.Dropout)] == [[1, 0, 8], [2, 0, 8]]
+
+
+def test_a_restored_dropout_goes_on_with_the_next_mask():
+    x = np.ones((8, 8), np.float32)
+    straight, again = nn.Dropout(0.5, seed=3), nn.Dropout(0.5)
+    straight(x)
+    assert straight.key.data.tolist() == [3, 1, 0]  # (seed, step, first sample)
+    straight.eval()(x)
+    assert straight.train().key.data.tolist() == [3, 1, 0]
+    again.load_state_dict(straight.state_dict())
+    np.testing.assert_array_equal(straight(x).data, again(x).data)
+
+
 def test_dropout_layer():
     x = np.ones((2000, 10), np.float32)
     layer = nn.Dropout(0.25, seed=3)
@@ -173,8 +259,14 @@ ERRORS = [
     (lambda: nn.Linear(0, 2, rng=RNG(0)), ValueError, "Linear: d_in is 0; expected a positive int"),
     (lambda: nn.Dropout(1.5), ValueError, "Dropout: p is 1.5"),
     (lambda: nn.Conv2d(1, -1, 3, rng=RNG(0)), ValueError, "Conv2d: c_out is -1"),
-    (lambda: init.fans((3,)), ValueError, "fans: shape (3,)"),
-    (lambda: init.orthogonal((3,), RNG(0)), ValueError, "orthogonal: shape (3,)"),
+    (lambda: nn.Conv2d(1, 2, 0, rng=RNG(0)), ValueError, "Conv2d: size[0] is 0; expected a positive int"),
+    (lambda: nn.Conv2d(1, 2, (3, 3, 3), rng=RNG(0)), ValueError, "expected an int, or one for each of 2 axes"),
+    (lambda: nn.Sequential(nn.ReLU(), 3), TypeError, "Sequential: layer 1 is int; expected modules"),
+    (lambda: nn.Sequential([nn.ReLU()]), TypeError, "or Sequential(*list)"),
+    (lambda: nn.BatchNorm(3).eval()(np.ones((4, 1), np.float32)), ValueError, "x (4, 1): expected (batch, 3, ...)"),
+    (lambda: nn.BatchNorm(1).eval()(np.ones((4, 5), np.float32)), ValueError, "x (4, 5): expected (batch, 1, ...)"),
+    (lambda: nn.BatchNorm(3).eval()(np.ones(3, np.float32)), ValueError, "x (3,): expected (batch, 3, ...)"),
+    (lambda: Odd().astype(int), TypeError, "astype: Odd to int64; expected a floating dtype"),
 ]
 
 
@@ -184,32 +276,3 @@ def test_errors(number):
     with pytest.raises(kind) as error:
         call()
     assert message in str(error.value)
-
-
-# --- initial weights ----------------------------------------------------------------------------------------------
-
-VARIANCES = {  # for fans 400 and 600
-    "glorot_uniform": 2 / 1000, "glorot_normal": 2 / 1000, "he_uniform": 2 / 400, "he_normal": 2 / 400, "lecun_normal": 1 / 400,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", VARIANCES)
-def test_variances(name):
-    w = getattr(init, name)((400, 600), RNG(0))
-    assert w.dtype == np.float32 and abs(w.mean()) < 1e-3
-    assert w.var() == pytest.approx(VARIANCES[name], rel=0.02)
-    np.testing.assert_array_equal(w, getattr(init, name)((400, 600), RNG(0)))
-    if "uniform" in name:
-        assert np.abs(w).max() <= np.sqrt(3 * VARIANCES[name]) + 1e-7
-
-
-def test_other_initialisers():
-    q = init.orthogonal((5, 3), RNG(0), np.float64)
-    np.testing.assert_allclose(q.T @ q, np.eye(3), atol=1e-12)
-    q = init.orthogonal((2, 3, 2), RNG(0), np.float64).reshape(2, 6)
-    np.testing.assert_allclose(q @ q.T, np.eye(2), atol=1e-12)
-    t = init.truncated_normal((1000,), RNG(0), np.float64, std=0.5)
-    assert np.abs(t).max() <= 1 and t.std() == pytest.approx(0.5 * 0.88, rel=0.1)
-    assert not init.zeros((2,)).any() and init.ones((2,)).all()
-    assert init.normal((10000,), RNG(0), std=3.0).std() == pytest.approx(3, rel=0.05)
-    assert init.fans((32, 16, 3, 3)) == (144, 288)

@@ -5,6 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import optim
+from minigrad.kernels import recording
 
 MAKE = {
     "sgd": lambda p: optim.SGD(p, lr=0.1),
@@ -75,6 +76,51 @@ def test_equals_the_equations_for_every_parameter(name, dtype, rtol):
     for i, p in enumerate(ps):
         np.testing.assert_allclose(p.data, golden(name, values[i], [g[i] for g in gradients]), rtol=rtol, atol=rtol)
         assert p.dtype == dtype
+
+
+A, B = 1 / 3 / (1 + 3**-0.5), 1 / 7 / (1 + 7**-0.5)
+BY_HAND = {
+    "sgd": (lambda p: optim.SGD(p, 0.1), 1.0, (1, 2, 3), (0.9, 0.7, 0.4)),
+    # 1 - 0.1 (1 + 0.5), 0.85 - 0.1 (2 + 0.425), 0.6075 - 0.1 (3 + 0.30375)
+    "sgd decay": (lambda p: optim.SGD(p, 0.1, weight_decay=0.5), 1.0, (1, 2, 3), (0.85, 0.6075, 0.277125)),
+    # v = 1, 2.5, 4.25
+    "momentum": (lambda p: optim.SGD(p, 0.1, momentum=0.5), 1.0, (1, 2, 3), (0.9, 0.65, 0.225)),
+    # g + v/2 = 1.5, 3.25, 5.125
+    "nesterov": (lambda p: optim.SGD(p, 0.1, momentum=0.5, nesterov=True), 1.0, (1, 2, 3), (0.85, 0.525, 0.0125)),
+    # m = v = 1/2, 1/4, 1/8, corrected 1, 1/3, 1/7; eps after the correction: 1/(1 + 1), A = 1/3 / (√1/3 + 1), B likewise
+    "adam": (lambda p: optim.Adam(p, 0.1, (0.5, 0.5), 1.0), 1.0, (1, 0, 0), (0.95, 0.95 - 0.1 * A, 0.95 - 0.1 * (A + B))),
+    # the gradient with decay, 1 + 1, then 1.05 + 0.95, 1.1 + 0.9, is always 2: the direction is 2/(2 + 2)
+    "adam decay": (lambda p: optim.Adam(p, 0.1, eps=2.0, weight_decay=1.0), 1.0, (1, 1.05, 1.1), (0.95, 0.9, 0.85)),
+    # w (1 - 0.1) - 0.1 · 2/(2 + 2)
+    "adamw": (lambda p: optim.AdamW(p, 0.1, eps=2.0, weight_decay=1.0), 1.0, (2, 2, 2), (0.85, 0.715, 0.5935)),
+    # v = v/2 + 0.1 · 0.5 w, whatever the size of the gradient: 0.1, 0.145, 0.16025
+    "lars": (lambda p: optim.LARS(p, 0.1, momentum=0.5, trust=0.5), 2.0, (1, 10, 100), (1.9, 1.755, 1.59475)),
+    # a tenth of w each time, whatever the size of the gradient
+    "lamb": (lambda p: optim.LAMB(p, 0.1, weight_decay=0.0), 2.0, (1, 10, 100), (1.8, 1.62, 1.458)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_three_steps_by_hand(name):
+    make, start, gradients, expected = BY_HAND[name]
+    (p,) = parameters([start])
+    optimizer, seen = make([p]), []
+    for g in gradients:
+        p.grad = np.array([float(g)])
+        optimizer.step()
+        seen.append(p.data.item())
+    np.testing.assert_allclose(seen, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam, optim.AdamW])
+def test_a_whole_model_is_updated_by_one_launch(make):
+    ps = parameters([1.0], [2.0, 3.0], [4.0])
+    optimizer, names = make(ps, lr=0.1), []
+    for p in ps:
+        p.grad = np.ones(p.shape)
+    with recording(lambda kernel, inputs, out: names.append(kernel.__name__)):
+        optimizer.step()
+    assert names == ["_evaluate", "advance", "sgd" if make is optim.SGD else "adam"]
 
 
 def test_sgd_by_hand():
@@ -171,6 +217,28 @@ def test_schedules():
     assert optim.linear_scaling(0.1, 1024, 256) == 0.4
 
 
+def test_warm_up_around_its_end_and_a_cosine_at_its_end():
+    warm = optim.warm_up(optim.cosine(0.8, 10, 0.1), 5)
+    cosine = optim.cosine(0.8, 10, 0.1)
+    assert warm(0) == pytest.approx(0.8 / 5)  # 1/W of the rate, not 0
+    assert [warm(t) for t in (4, 5)] == [cosine(4), cosine(5)]  # W - 1 and W: all of it
+    assert cosine(5) == pytest.approx(0.45) and cosine(9) > 0.1 and warm(10) == warm(11) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("rate", [-1.0, np.nan, np.inf])
+def test_a_schedule_that_gives_no_rate_is_refused_before_anything_changes(rate):
+    (p,) = parameters([1.0])
+    sgd = optim.SGD([p], lr=lambda step: rate if step else 0.1)
+    for steps in (1, 1):
+        p.grad = np.ones(1)
+        if sgd.steps:
+            with pytest.raises(ValueError, match=f"the schedule gives the rate {rate} at step 1"):
+                sgd.step()
+        else:
+            sgd.step()
+        assert (sgd.steps, p.data.tolist()) == (steps, [0.9])
+
+
 def test_the_rate_of_each_update_is_the_schedules():
     (p,) = parameters([0.0])
     sgd = optim.SGD([p], lr=optim.warm_up(1.0, 2))
@@ -202,6 +270,14 @@ def test_the_norm_is_accumulated_in_float64():
     np.testing.assert_allclose(p.grad, 10**-0.5, rtol=1e-6)
 
 
+def test_a_norm_whose_square_overflows():
+    a, b = parameters([1.0], [2.0])
+    sgd = optim.SGD([a, b], lr=0.1)
+    a.grad, b.grad = np.array([3e200]), np.array([-4e200])
+    assert sgd.clip(1.0) == pytest.approx(5e200)
+    np.testing.assert_allclose([*a.grad, *b.grad], [0.6, -0.8])
+
+
 def test_a_gradient_that_is_not_finite_is_named_and_left():
     a, b = parameters([1.0], [2.0])
     sgd = optim.SGD([a, b], lr=0.1)
@@ -217,6 +293,13 @@ ERRORS = [
     (lambda: optim.SGD(P, lr=0.1, nesterov=True), ValueError, "nesterov=True needs a momentum above 0"),
     (lambda: optim.Adam(P, betas=(0.9, 1.0)), ValueError, "Adam: betas are (0.9, 1.0)"),
     (lambda: optim.AdamW(P, weight_decay=-0.1), ValueError, "AdamW: weight_decay is -0.1"),
+    (lambda: optim.Adam(P, betas=0.9), ValueError, "Adam: betas are 0.9; expected two numbers"),
+    (lambda: optim.SGD(P, lr="0.1"), ValueError, "SGD: lr is '0.1'; expected a number >= 0"),
+    (lambda: optim.LARS(P, lr=None), ValueError, "LARS: lr is None"),
+    (lambda: optim.SGD(P, lr=np.nan), ValueError, "SGD: lr is nan"),
+    (lambda: optim.Adam(P, eps=0.0), ValueError, "Adam: eps is 0.0, which is 0 in float64"),
+    (lambda: optim.LAMB(parameters([1.0], dtype=np.float16), eps=1e-8), ValueError, "LAMB: eps is 1e-08, which is 0 in float16"),
+    (lambda: (lambda ps: (list(ps), optim.SGD(ps, lr=0.1)))(iter(P)), ValueError, "there are no parameters"),
     (lambda: optim.SGD([], lr=0.1), ValueError, "there are no parameters"),
     (lambda: optim.SGD(P[0], lr=0.1), TypeError, "parameters is one tensor; expected a list"),
     (lambda: optim.SGD([mg.Tensor([1.0])], lr=0.1), TypeError, "expected a leaf tensor that requires gradients"),

@@ -844,10 +844,14 @@ def lamb(g, rate, steps, beta1, beta2, eps, decay, w, m, v):
 
 
 def global_norm(*gradients_out):
-    """out = √Σ g² over all gradients, in float64."""
+    """out = √Σ g² over all gradients, in float64; scaled by the largest where a square would overflow."""
     *gradients, out = gradients_out
     with np.errstate(over="ignore"):
         out[...] = np.sqrt(np.sum([np.einsum("i,i->", g, g, dtype=np.float64, casting="safe") for g in gradients]))
+    if np.isinf(out):
+        top = np.max([np.max(np.abs(g), initial=0) for g in gradients])
+        if np.isfinite(top):
+            out[...] = top * np.sqrt(np.sum([np.sum(np.square(g / top)) for g in gradients]))
 
 
 def clip_to_norm(norm, max_norm, out):

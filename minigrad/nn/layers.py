@@ -30,6 +30,10 @@ class Sequential(Module):
 
     def __init__(self, *layers: Module) -> None:
         for i, layer in enumerate(layers):
+            if not isinstance(layer, Module):
+                raise TypeError(
+                    f"Sequential: layer {i} is {type(layer).__name__}; expected modules: Sequential(a, b), or Sequential(*list)"
+                )
             setattr(self, str(i), layer)
 
     def forward(self, x: Any) -> Any:
@@ -43,8 +47,9 @@ class Sequential(Module):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __getitem__(self, i: int) -> Any:
-        return list(self)[i]
+    def __getitem__(self, i: int | slice) -> Any:
+        layers = list(self)[i]
+        return Sequential(*layers) if isinstance(i, slice) else layers
 
 
 # --- with weights -------------------------------------------------------------------------------------------------
@@ -102,7 +107,10 @@ class Conv2d(Module):
         bias: bool = True, dtype: Any = np.float32,
     ) -> None:  # fmt: skip
         _positive(type(self).__name__, c_in=c_in, c_out=c_out)
-        window = (size,) * self.axes if isinstance(size, int) else tuple(size)
+        window = (size,) * self.axes if np.ndim(size) == 0 else tuple(size)
+        if len(window) != self.axes:
+            raise ValueError(f"{type(self).__name__}: size is {size}; expected an int, or one for each of {self.axes} axes")
+        _positive(type(self).__name__, **{f"size[{i}]": n for i, n in enumerate(window)})
         self.w = Parameter(init.he_uniform((c_out, c_in, *window), _generator(type(self).__name__, rng), dtype))
         self.b = Parameter(np.zeros(c_out, dtype)) if bias else None
         self.stride, self.padding = stride, padding
@@ -112,7 +120,8 @@ class Conv2d(Module):
 
     def extra_repr(self) -> str:
         c_out, c_in, *window = self.w.shape
-        return f"{c_in}, {c_out}, {tuple(window)}, stride={self.stride}, padding={self.padding}"
+        bias = "" if self.b is not None else ", bias=False"
+        return f"{c_in}, {c_out}, {tuple(window)}, stride={self.stride}, padding={self.padding}{bias}"
 
 
 class Conv1d(Conv2d):
@@ -176,8 +185,10 @@ class BatchNorm(Module):
                 launch(K.moving_average, mean.data, self.momentum, 1.0, out=self.running_mean.data)
                 launch(K.moving_average, var.data, self.momentum, unbias, out=self.running_var.data)
             return y
-        ndim = x.ndim if isinstance(x, Tensor) else np.ndim(x)
-        column = (1, -1, *(1,) * (ndim - 2))
+        shape = x.shape if isinstance(x, Tensor) else np.shape(x)
+        if len(shape) < 2 or shape[1] != self.weight.size:  # 1 would broadcast
+            raise ValueError(f"BatchNorm: x {shape}: expected (batch, {self.weight.size}, ...)")
+        column = (1, -1, *(1,) * (len(shape) - 2))
         scale = self.weight / ops.sqrt(self.running_var + self.eps)
         shift = self.bias - self.running_mean * scale
         return x * scale.reshape(column) + shift.reshape(column)
@@ -193,7 +204,7 @@ class Dropout(Module):
     """Drop elements with probability p in training; see :func:`minigrad.dropout`. The identity in evaluation.
 
     The key (seed, step, first sample) is a buffer: each call in training uses a new step, and a resumed run goes on where it
-    stopped.
+    stopped. Layers of one model need different seeds: with the same seed they drop the same elements.
     """
 
     def __init__(self, p: float = 0.5, *, seed: int = 0) -> None:
@@ -258,6 +269,9 @@ class GELU(Module):
     def forward(self, x: Any) -> Tensor:
         return ops.gelu(x, approximate=self.approximate)
 
+    def extra_repr(self) -> str:
+        return "" if self.approximate == "none" else repr(self.approximate)
+
 
 class Softmax(Module):
     """Probabilities along an axis; see :func:`minigrad.softmax`."""
@@ -267,6 +281,9 @@ class Softmax(Module):
 
     def forward(self, x: Any) -> Tensor:
         return ops.softmax(x, axis=self.axis)
+
+    def extra_repr(self) -> str:
+        return f"axis={self.axis}"
 
 
 class Reshape(Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -66,16 +67,25 @@ class Module:
         return (module for _, module in self.named_modules())
 
     def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (path, tensor) for parameters and buffers, each once."""
+        """Yield (path, tensor) for parameters and buffers, each once.
+
+        Raises:
+            ValueError: if two tensors have the same path, as those of ``{1: a, "1": b}`` do.
+        """
+        paths: set[str] = set()
         for path, thing in _walk(self, "", set()):
             if isinstance(thing, Tensor):
+                if path in paths:
+                    raise ValueError(f"{type(self).__name__}: two tensors have the path {path}; rename a key of a dict")
+                paths.add(path)
                 yield path, thing
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Yield (path, parameter), each once; a parameter takes its first path as its name."""
         for path, tensor in self.named_tensors():
             if isinstance(tensor, Parameter):
-                tensor.name = tensor.name or path
+                if not tensor.name or path.endswith(f".{tensor.name}"):  # was named when a part was asked, not the whole
+                    tensor.name = path
                 yield path, tensor
 
     def parameters(self) -> list[Parameter]:
@@ -97,10 +107,9 @@ class Module:
     def sample_offset(self, first: int) -> None:
         """Tell every dropout below which sample of the global batch comes first in the next call."""
         for module in self.modules():
-            if module is not self:
-                set_first = getattr(module, "set_first_sample", None)
-                if set_first is not None:
-                    set_first(first)
+            set_first = getattr(module, "set_first_sample", None)
+            if set_first is not None:
+                set_first(first)
 
     def zero_grad(self) -> None:
         """Forget all gradients."""
@@ -108,9 +117,19 @@ class Module:
             p.grad = None
 
     def astype(self, dtype: Any) -> Self:
-        """Convert floating parameters and buffers in place; optimizers made before are then out of date."""
-        for _, tensor in self.named_tensors():
-            if tensor.dtype.kind == "f" and tensor.dtype != np.dtype(dtype):
+        """Convert floating parameters and buffers in place; optimizers made before then refuse to step.
+
+        Raises:
+            TypeError: if dtype is not floating.
+        """
+        dtype = np.dtype(dtype)
+        if dtype.kind != "f":
+            raise TypeError(f"astype: {type(self).__name__} to {dtype}; expected a floating dtype, e.g. np.float64")
+        for path, tensor in self.named_tensors():
+            if tensor.dtype.kind == "f" and tensor.dtype != dtype:
+                block = tensor._home.block() if tensor._home is not None else None
+                if block is not None:
+                    block.stale = f"{path} was converted to {dtype}"
                 Tensor.__init__(tensor, tensor.data.astype(dtype), tensor.requires_grad, tensor.name)
         return self
 
@@ -124,19 +143,24 @@ class Module:
         """Copy values into parameters and buffers; nothing changes if anything does not fit.
 
         Raises:
-            ValueError: listing all names that are missing, unexpected (if strict), or of another shape.
+            ValueError: listing all that is missing, unexpected (if strict), of another shape or kind, with shapes.
         """
         own = dict(self.named_tensors())
-        wrong = [f"{name} is {np.shape(state[name])}, expected {own[name].shape}" for name in own
-                 if name in state and np.shape(state[name]) != own[name].shape]  # fmt: skip
+        new = {name: np.asarray(value) for name, value in state.items()}
+        wrong = []
+        for name, value in new.items():
+            if name in own and value.shape != own[name].shape:
+                wrong.append(f"{name} is {value.shape}, expected {own[name].shape}")
+            elif name in own and not np.can_cast(value.dtype, own[name].dtype, "same_kind"):
+                wrong.append(f"{name} is {value.dtype}, expected {own[name].dtype}")
         if strict:
-            wrong += [f"{name} is missing" for name in own if name not in state]
-            wrong += [f"{name} is unexpected" for name in state if name not in own]
+            wrong += [f"{name} is missing, expected {own[name].shape}" for name in own if name not in new]
+            wrong += [f"{name} is unexpected, {new[name].shape}" for name in new if name not in own]
         if wrong:
             raise ValueError(f"load_state_dict: {type(self).__name__}: {'; '.join(wrong)}; was it saved from another model?")
         for name, tensor in own.items():
-            if name in state:
-                tensor.data[...] = state[name]
+            if name in new:
+                tensor.data[...] = new[name]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an ``.npz`` file."""
@@ -168,10 +192,11 @@ class Module:
         rows = [("parameter", "shape", "count"), *rows, ("total", "", f"{total:,}")]
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         lines = [f"{a:{widths[0]}}  {b:{widths[1]}}  {c:>{widths[2]}}".rstrip() for a, b, c in rows]
-        dtypes = ", ".join(dict.fromkeys(str(p.dtype) for _, p in named))
-        lines[-1] += f"  ({sum(p.data.nbytes for _, p in named):,} bytes, {dtypes})"
+        size = f"{sum(p.data.nbytes for _, p in named):,} bytes"
+        lines[-1] += f"  ({', '.join([size, *dict.fromkeys(str(p.dtype) for _, p in named)])})"
         return "\n".join(lines)
 
+    @reprlib.recursive_repr()
     def __repr__(self) -> str:
         inner = [f"  ({name}): {part!r}".replace("\n", "\n  ") for name, part in _children(self)
                  if isinstance(part, Module)]  # fmt: skip
