@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import reprlib
+import zipfile
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -164,8 +165,11 @@ class Module:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state to an ``.npz`` file."""
-        with open(path, "wb") as file:
-            np.savez(file, **dict[str, Any](self.state_dict()))
+        state = self.state_dict()  # before the file is opened: what fails here leaves an older one alone
+        with zipfile.ZipFile(path, "w") as archive:  # np.savez takes names as keywords: none may then be called file
+            for name, value in state.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, value, allow_pickle=False)
 
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Read the state from an ``.npz`` file that :meth:`save` wrote."""
