@@ -33,7 +33,7 @@ class Reader(nn.Module):
 
 
 MODELS = {
-    "mlp": (lambda: nn.Sequential(nn.Linear(64, 8, rng=RNG(0)), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3, rng=RNG(1))), images),
+    "mlp": (lambda: nn.Sequential(nn.Linear(64, 8, rng=RNG(0)), nn.ReLU(), nn.Dropout(0.3, seed=0), nn.Linear(8, 3, rng=RNG(1))), images),
     "conv": (
         lambda: nn.Sequential(
             nn.Reshape(1, 8, 8), nn.Conv2d(1, 4, 3, rng=RNG(0)), nn.BatchNorm(4), nn.Arctan(), nn.MaxPool2d(2), nn.Flatten(),

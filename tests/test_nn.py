@@ -56,7 +56,7 @@ def test_ties_last(way):
 
 
 def test_modes_reach_every_module():
-    model = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.BatchNorm(2)))
+    model = nn.Sequential(nn.Dropout(0.5, seed=0), nn.Sequential(nn.BatchNorm(2)))
     assert all(not m.training for m in model.eval().modules())
     assert all(m.training for m in model.train().modules())
 
@@ -174,7 +174,7 @@ LAYERS = {
     "MaxPool1d": (lambda: nn.MaxPool1d(2), (2, 2, 5)), "AvgPool1d": (lambda: nn.AvgPool1d(2), (2, 2, 5)),
     "MaxPool2d": (lambda: nn.MaxPool2d(2), (2, 2, 4, 5)), "AvgPool2d": (lambda: nn.AvgPool2d((2, 3), 1), (2, 2, 4, 5)),
     "Flatten": (nn.Flatten, (2, 3, 2)), "Reshape": (lambda: nn.Reshape(3, 2), (2, 6)),
-    "Dropout": (lambda: nn.Dropout(0.0), (4, 3)),
+    "Dropout": (lambda: nn.Dropout(0.0, seed=0), (4, 3)),
 }  # fmt: skip
 
 
@@ -235,7 +235,7 @@ def test_batch_norm_of_images_is_that_of_all_their_pixels():
 
 
 def test_the_sample_offset_reaches_every_dropout_also_the_root():
-    root, tree = nn.Dropout(0.5), nn.Sequential(nn.Dropout(0.5, seed=1), nn.Sequential(nn.Dropout(0.5, seed=2)))
+    root, tree = nn.Dropout(0.5, seed=0), nn.Sequential(nn.Dropout(0.5, seed=1), nn.Sequential(nn.Dropout(0.5, seed=2)))
     root.sample_offset(7)
     tree.sample_offset(8)
     assert root.key.data.tolist() == [0, 0, 7]
@@ -263,9 +263,9 @@ def test_dropout_layer():
     twin = nn.Dropout(0.25, seed=3)
     twin.set_first_sample(1000)
     np.testing.assert_array_equal(twin(x[1000:]).data, first[1000:])  # the second half of the batch, on its own
-    assert not nn.Dropout(1.0)(x).data.any()
+    assert not nn.Dropout(1.0, seed=0)(x).data.any()
     leaf = mg.Tensor(x, requires_grad=True)
-    y = nn.Dropout(0.5)(leaf)
+    y = nn.Dropout(0.5, seed=0)(leaf)
     y.sum().backward()
     np.testing.assert_array_equal(leaf.grad, y.data)
 
@@ -273,7 +273,7 @@ def test_dropout_layer():
 ERRORS = [
     (lambda: nn.Linear(3, 2, rng=0), TypeError, "Linear: rng is int; expected np.random.default_rng(seed)"),
     (lambda: nn.Linear(0, 2, rng=RNG(0)), ValueError, "Linear: d_in is 0; expected a positive int"),
-    (lambda: nn.Dropout(1.5), ValueError, "Dropout: p is 1.5"),
+    (lambda: nn.Dropout(1.5, seed=0), ValueError, "Dropout: p is 1.5"),
     (lambda: nn.Conv2d(1, -1, 3, rng=RNG(0)), ValueError, "Conv2d: c_out is -1"),
     (lambda: nn.Conv2d(1, 2, 0, rng=RNG(0)), ValueError, "Conv2d: size[0] is 0; expected a positive int"),
     (lambda: nn.Conv2d(1, 2, (3, 3, 3), rng=RNG(0)), ValueError, "expected an int, or one for each of 2 axes"),

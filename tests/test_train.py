@@ -21,7 +21,7 @@ def setup(dropout=0.0, momentum=0.9):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 4)).astype(np.float32)
     y = (x[:, 0] > 0).astype(np.int64) + (x[:, 1] > 0)
-    model = nn.Sequential(nn.Linear(4, 8, rng=rng), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 3, rng=rng))
+    model = nn.Sequential(nn.Linear(4, 8, rng=rng), nn.Tanh(), nn.Dropout(dropout, seed=0), nn.Linear(8, 3, rng=rng))
     return model, optim.SGD(model.parameters(), lr=optim.cosine(0.3, 100), momentum=momentum), data.Loader(x, y, batch=8)
 
 

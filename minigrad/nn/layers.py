@@ -204,10 +204,10 @@ class Dropout(Module):
     """Drop elements with probability p in training; see :func:`minigrad.dropout`. The identity in evaluation.
 
     The key (seed, step, first sample) is a buffer: each call in training uses a new step, and a resumed run goes on where it
-    stopped. Layers of one model need different seeds: with the same seed they drop the same elements.
+    stopped. Give each layer of a model a seed of its own: with the same seed they drop the same elements.
     """
 
-    def __init__(self, p: float = 0.5, *, seed: int = 0) -> None:
+    def __init__(self, p: float = 0.5, *, seed: int) -> None:
         if not 0 <= p <= 1:
             raise ValueError(f"Dropout: p is {p}; expected a probability from 0 to 1")
         self.p = p

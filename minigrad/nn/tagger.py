@@ -43,7 +43,8 @@ class Tagger(Module):
             self.mix = LSTM(d, hidden, rng=rng, bidirectional=True, dtype=dtype)
         else:
             self.enter = Linear(d, 2 * hidden, rng=rng, dtype=dtype)
-            self.blocks = [TransformerBlock(2 * hidden, heads, rng=rng, dtype=dtype) for _ in range(layers)]
+            seeds = range(seed + 10, seed + 10 * layers + 1, 10)
+            self.blocks = [TransformerBlock(2 * hidden, heads, rng=rng, seed=i, dtype=dtype) for i in seeds]
             self.norm = LayerNorm(2 * hidden, dtype=dtype)
         self.score = Linear(2 * hidden, tags, rng=rng, dtype=dtype)
         if crf:
