@@ -6,7 +6,8 @@
 (0, 1)
 """
 
-from .comm import Comm, LaunchError, MPIComm, SelfComm, init, stop
+from .comm import Comm, LaunchError, MPIComm, SelfComm, init
+from .guard import stop
 from .reducer import Reducer, broadcast, differences
 
 __all__ = ["Comm", "LaunchError", "MPIComm", "Reducer", "SelfComm", "broadcast", "differences", "init", "stop"]

@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
-import threading
 import time
-import traceback
 from typing import Any, NoReturn
 
 import numpy as np
 
-from .threads import limit_threads
+from .guard import drop_segments, end_together, flush, say, shared_lines
+from .threads import cores, limit_threads
 
-__all__ = ["Comm", "LaunchError", "MPIComm", "SelfComm", "init", "stop"]
+__all__ = ["Comm", "LaunchError", "MPIComm", "SelfComm", "init"]
 
 
 class LaunchError(RuntimeError):
@@ -55,8 +52,7 @@ class Comm:
 
     def abort(self, code: int = 1) -> NoReturn:
         """End all ranks at once with this exit code."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
         os._exit(code)
 
     def __repr__(self) -> str:
@@ -81,35 +77,56 @@ class MPIComm(Comm):
         self._local = world.Split_type(mpi.COMM_TYPE_SHARED)
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self.local_rank, self.local_size = self._local.Get_rank(), self._local.Get_size()
+        self._mine, self._others = shared_lines(self._local, mpi)  # [collectives begun, whether this rank has ended, ...]
 
     def all_reduce(self, array: np.ndarray) -> np.ndarray:
-        self._comm.Allreduce(self._mpi.IN_PLACE, _buffer("all_reduce", array))
+        buffer = _buffer("all_reduce", array)
+        self._mine[0] += 1
+        self._comm.Allreduce(self._mpi.IN_PLACE, buffer)
         return array
 
     def broadcast(self, array: np.ndarray, root: int = 0) -> np.ndarray:
-        self._comm.Bcast(_buffer("broadcast", array).view(np.uint8), root)
+        buffer = _buffer("broadcast", array).view(np.uint8)
+        self._mine[0] += 1
+        self._comm.Bcast(buffer, root)
         return array
 
     def all_gather(self, array: np.ndarray) -> np.ndarray:
         array = np.asarray(array, order="C")
         out = np.empty((self.size, *array.shape), array.dtype)
+        self._mine[0] += 1
         self._comm.Allgather(array.reshape(-1).view(np.uint8), out.reshape(-1).view(np.uint8))
         return out
 
     def barrier(self) -> None:
+        self._mine[0] += 1
         self._comm.Barrier()
 
     def abort(self, code: int = 1) -> NoReturn:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        time.sleep(1)  # launchers drop what they have not yet passed on when they are told to abort
-        self._mpi.COMM_WORLD.Abort(code)
-        os._exit(code)
+        try:
+            flush()
+            time.sleep(1)  # launchers drop what they have not yet passed on when they are told to abort
+        finally:  # also if interrupted
+            drop_segments()
+            self._mpi.COMM_WORLD.Abort(code)
+            os._exit(code)
+
+    def leave(self) -> None:
+        """Wait until the node's other ranks have ended too; if one is in a collective that this one left out, end all."""
+        self._mine[1] = 1
+        while not all(other[1] for other in self._others):
+            if any(other[0] > self._mine[0] for other in self._others):
+                say(
+                    f"rank {self.rank} of {self.size} ended after {self._mine[0]} collective(s), another rank waits in one "
+                    "more: every rank must call finish, all_reduce, broadcast, all_gather and barrier equally often"
+                )
+                self.abort()
+            time.sleep(0.02)
 
     def core_share(self) -> int:
         """Return how many cores this rank may count as its own: each core is shared by the ranks that may run on it."""
         mine = np.zeros(os.cpu_count() or 1, np.int32)
-        mine[[c for c in os.sched_getaffinity(0) if c < len(mine)]] = 1
+        mine[[c for c in cores() if c < len(mine)]] = 1
         users = mine.copy()
         self._local.Allreduce(self._mpi.IN_PLACE, users)
         return max(1, int(np.sum(1 / users[mine > 0]) + 1e-6))
@@ -132,8 +149,10 @@ def init() -> Comm:
     """Return this process's communicator, the same at every call.
 
     Started by ``mpiexec`` or ``srun`` with several ranks: an :class:`MPIComm`, with BLAS and Numba limited to the rank's
-    share of cores (unless variables like OMP_NUM_THREADS are set), and with a hook: an uncaught exception on any rank is
-    printed with its rank and ends all ranks. Otherwise a :class:`SelfComm`, without MPI.
+    share of cores (unless variables like OMP_NUM_THREADS are set), and with hooks. An uncaught exception on any rank is
+    printed with its rank and ends all ranks; so does an uncaught ``sys.exit`` with a failure, and a rank that ends in any
+    other way while another rank of its node waits for it in a collective (ranks of other nodes it cannot see: they wait on).
+    Otherwise a :class:`SelfComm`, without MPI.
 
     Raises:
         LaunchError: if the launcher started several processes, but mpi4py is missing or sees another number.
@@ -158,7 +177,7 @@ def _launched() -> tuple[str, int]:
 
 def _start_mpi(launcher: str, expected: int) -> MPIComm:
     local = next((int(os.environ[n]) for n in ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE") if n in os.environ), 1)
-    if local > len(os.sched_getaffinity(0)):
+    if local > len(cores()):
         os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")  # more ranks than cores: waiting must not cost the others
     os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")  # our own line says why
     try:
@@ -178,46 +197,5 @@ def _start_mpi(launcher: str, expected: int) -> MPIComm:
         )
     comm = MPIComm(MPI.COMM_WORLD, MPI)
     limit_threads(comm.core_share())
-    _end_together(comm)
+    end_together(comm)
     return comm
-
-
-# --- failing together ---------------------------------------------------------------------------------------------
-
-
-def _end_together(comm: Comm) -> None:
-    """Make an uncaught exception, in any thread, or ``sys.exit`` with a failure end all ranks."""
-
-    def report(kind: Any, error: Any, trace: Any) -> None:
-        text = "".join(traceback.format_exception(kind, error, trace)).rstrip()
-        print(f"\nrank {comm.rank} of {comm.size}:\n{text}", file=sys.stderr, flush=True)
-        comm.abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
-
-    sys.excepthook = report
-    threading.excepthook = lambda args: report(args.exc_type, args.exc_value, args.exc_traceback)
-    leave, status = sys.exit, [0]
-
-    def exit_and_tell(code: Any = None) -> NoReturn:
-        status[0] = 0 if code is None else code if isinstance(code, int) else 1
-        leave(code)
-
-    def at_exit() -> None:  # runs before MPI's own, which would wait for the others
-        if status[0]:
-            comm.abort(status[0])
-
-    sys.exit = exit_and_tell
-    atexit.register(at_exit)
-
-
-def stop(comm: Comm, message: str, code: int = 2) -> NoReturn:
-    """Print one line and end all ranks; call it wherever bad input is found, on one rank or on all.
-
-    If all ranks find the same, rank 0 says it for all; a rank that is alone with it says so itself a moment later.
-    """
-    if comm.rank > 0:
-        time.sleep(2 + 0.02 * comm.rank)  # rank 0, if it is here too, has ended this process by then
-        message = f"rank {comm.rank} of {comm.size}: {message}"
-    print(message, file=sys.stderr, flush=True)
-    if comm.size == 1:
-        raise SystemExit(code)
-    comm.abort(code)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+import weakref
+import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,10 @@ class Reducer:
 
     Args:
         block: the parameters, e.g. ``optimizer.block``.
-        comm: the ranks; see :func:`minigrad.dist.init`.
+        comm: the ranks; see :func:`minigrad.dist.init`. All of them must make their reducer: their blocks are compared.
+
+    Raises:
+        ValueError: if the parameters' shapes or dtype are not the same on all ranks.
 
     Example:
         >>> from minigrad.dist import SelfComm
@@ -39,9 +44,18 @@ class Reducer:
 
     def __init__(self, block: FlatBlock, comm: Comm) -> None:
         self.block, self.comm = block, comm
+        self._last: Callable[[], Any] = lambda: None  # the loss of the last step, if it is still alive
         self.calls = 0
         self.bytes = 0  # handed to all-reduce by this rank since the start
         self.seconds = 0.0  # spent in it, waiting for others included
+        layout = repr([block.dtype.str, *(p.shape for p in block.parameters)]).encode()
+        numbers = comm.all_gather(np.array([len(block.parameters), block.size, zlib.crc32(layout)], np.int64))  # (size, 3)
+        other = int(np.argmax(np.any(numbers != numbers[0], axis=1)))
+        if other:
+            raise ValueError(
+                f"Reducer: rank {other} has {numbers[other, 0]} parameters in {numbers[other, 1]} elements, rank 0 "
+                f"{numbers[0, 0]} in {numbers[0, 1]}, or their shapes or dtype differ; all ranks must build the same model"
+            )
 
     @property
     def expected_bytes(self) -> int:
@@ -56,15 +70,19 @@ class Reducer:
             count: how many samples are in it (or the sum of their weights).
 
         Raises:
-            RuntimeError: naming parameters without a gradient, before anything is sent.
+            RuntimeError: naming parameters without a gradient, or if called twice for one loss; before anything is sent.
         """
         block = self.block.check()
         missing = block.missing()
         if missing:
             raise RuntimeError(
-                f"finish: no gradient for {', '.join(missing)}; call loss.backward() first, and use every parameter in the loss "
-                "(or freeze it: requires_grad=False)"
+                f"finish: no gradient for {', '.join(missing)}; call loss.backward() first, and use every parameter in the "
+                "loss (or freeze it: requires_grad=False)"
             )
+        if isinstance(loss, Tensor):
+            if self._last() is loss:
+                raise RuntimeError("finish: called twice for the same loss; its gradients are summed over the ranks already")
+            self._last = weakref.ref(loss)
         value = loss.data if isinstance(loss, Tensor) else np.asarray(loss, block.dtype)
         if value.size != 1:
             raise ValueError(f"finish: the loss is {value.shape}; expected the sum over this rank's samples, a scalar")

@@ -7,9 +7,16 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["blas_threads", "limit_threads"]
+__all__ = ["blas_threads", "cores", "limit_threads"]
 
 USER_SET = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+
+
+def cores() -> set[int]:
+    """Return the numbers of the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))  # macOS
 
 
 def limit_threads(n: int) -> None:

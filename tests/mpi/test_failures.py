@@ -35,7 +35,14 @@ FAULTS = {
         "    t = threading.Thread(target=lambda: [][1]); t.start(); t.join()",
         "IndexError: list index out of range",
     ),
+    "exception without streams": ("    sys.stdout.close(); sys.stderr.close(); sys.stdout = None; 1 / 0", ""),
     "sys.exit": ("    sys.exit(3)", ""),
+    "sys.exit with a message and a live thread": (
+        "    threading.Thread(target=time.sleep, args=(60,)).start()\n    sys.exit('no such column: age')",
+        "no such column: age",
+    ),
+    "SystemExit": ("    raise SystemExit(3)", "rank 1 of 3 ended after 1 collective(s)"),
+    "early end": ("    sys.exit()", "rank 1 of 3 ended after 1 collective(s)"),
     "stop": ("    dist.stop(comm, 'data.csv: line 3 has no number')", "rank 1 of 3: data.csv: line 3 has no number"),
 }
 
@@ -50,6 +57,46 @@ def test_one_rank_fails_while_others_wait(fault):
     assert ended - float(out.split("failing ")[1].split()[0]) < 5
     if "Error" in message:
         assert "rank 1 of 3" in err and "Traceback" in err
+
+
+def test_what_is_no_failure():
+    out, err = run(
+        3,
+        """
+        import sys, threading, time
+        from minigrad import dist
+        comm = dist.init()
+        try:
+            sys.exit("not meant")
+        except SystemExit as error:
+            assert error.code == "not meant"
+        thread = threading.Thread(target=sys.exit, args=(4,))
+        thread.start()
+        thread.join()
+        comm.barrier()
+        print(f"done{comm.rank}\\n", end="", flush=True)
+        time.sleep(comm.rank / 2)  # ranks end one after another
+        sys.exit()
+        """,
+    )
+    assert sorted(out.split()) == ["done0", "done1", "done2"] and not err
+
+
+def test_an_abort_leaves_no_shared_memory():
+    out, _ = run(
+        2,
+        """
+        from minigrad import dist
+        comm = dist.init()
+        comm.barrier()
+        if comm.rank == 1:
+            print(*{line.split()[5] for line in open("/proc/self/maps") if "/dev/shm/mpich" in line}, flush=True)
+            1 / 0
+        comm.barrier()
+        """,
+        code=1,
+    )
+    assert not any(os.path.exists(path) for path in out.split())
 
 
 def test_a_missing_gradient_is_refused_by_name_on_all_ranks():

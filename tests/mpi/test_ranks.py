@@ -110,6 +110,24 @@ COLLECTIVES = """
     loss.backward()
     assert reducer.finish(loss, 0) == 0 and not w.grad.any()
 
+    # refused before anything is sent: a second reduction of one loss, and other models on other ranks
+    def refused(kind, part, f, *args):
+        try:
+            f(*args)
+        except kind as error:
+            assert part in str(error), error
+        else:
+            raise AssertionError(part)
+
+    calls = reducer.calls
+    refused(RuntimeError, "called twice", reducer.finish, loss, 0)
+    assert reducer.calls == calls
+    for shape, dtype, elsewhere in (((2, 3), "f4", ((3, 2), "f4")), ((4,), "f4", ((4,), "f8")), ((4,), "f4", ((900,), "f4"))):
+        shape, dtype = elsewhere if r == n - 1 else (shape, dtype)
+        other = mg.flatten([mg.Tensor(np.ones(shape, dtype), requires_grad=True)])
+        if n > 1:
+            refused(ValueError, f"rank {n - 1} has 1 parameters", dist.Reducer, other, comm)
+
     # broadcast of a module with buffers and of an optimizer; differences are named
     rng = np.random.default_rng(r)
     model = nn.Sequential(nn.Linear(3, 2, rng=rng), nn.BatchNorm(2))
