@@ -57,6 +57,41 @@ def test_operators_keep_the_gradient_on_both_sides():
     np.testing.assert_array_equal((a @ t).data, a @ np.ones((2, 2)))
 
 
+@pytest.mark.parametrize("f", [mg.linear, mg.matmul])
+def test_replay_reads_new_values_of_strided_arrays(f):
+    first, second = np.random.default_rng(0).normal(size=(2, 4, 3, 5))
+    w = mg.Tensor(np.ones((3, 2)), requires_grad=True)
+
+    @mg.capture
+    def step(x):
+        w.grad = None
+        y = f(mg.swapaxes(x, 1, 2), w).sum()
+        y.backward()
+        return y
+
+    step(first), step(first)
+    np.testing.assert_allclose(step(second).data, 2 * second.sum())
+    assert step.replays == 1
+    np.testing.assert_allclose(w.grad, np.repeat(second.sum(axis=(0, 2))[:, None], 2, axis=1))
+
+
+def test_linear_multiplies_once_over_all_leading_axes():
+    made = []
+    x, w, b = (mg.Tensor(np.ones(shape), requires_grad=True) for shape in ((2, 3, 4), (4, 5), (5,)))
+    with mg.kernels.recording(lambda kernel, inputs, out: made.append((kernel.__name__, out.shape))):
+        y = mg.linear(x, w, b)
+    assert made == [("matmul", (6, 5)), ("add", (6, 5))]
+    made.clear()
+    with mg.kernels.recording(lambda kernel, inputs, out: made.append((kernel.__name__, out.shape))):
+        mg.backward([y], [np.ones(y.shape)])
+    assert [m for m in made if m[0] in ("matmul", "sum")] == [("matmul", (6, 4)), ("matmul", (4, 5)), ("sum", (5,))]
+
+
+def test_einsum_wants_subscripts_first():
+    with pytest.raises(TypeError, match="einsum: expected subscripts such as 'ij,jk->ik' first, got ndarray"):
+        mg.einsum(np.ones((2, 2)), np.ones((2, 2)))
+
+
 ONE = np.ones
 ERRORS = [
     (lambda: mg.linear(ONE((64, 783)), ONE((784, 128))), "linear: x (64, 783) and w (784, 128): the last axis of x must equal "
@@ -68,6 +103,7 @@ ERRORS = [
     (lambda: mg.matmul(ONE((2, 3, 3)), ONE((4, 3, 3))), "the axes before the last two do not broadcast"),
     (lambda: mg.einsum("ii->i", ONE((2, 2))), "repeats a letter within one operand"),
     (lambda: mg.einsum("...i->i", ONE((2, 2))), "no ellipsis"),
+    (lambda: mg.einsum("é->é", ONE(2)), "only letters, commas and '->' are supported"),
     (lambda: mg.einsum("ij,jk", ONE((2, 2))), "names 2 operands, got 1"),
     (lambda: mg.einsum("ij,jk", ONE((2, 2)), ONE((3, 2))), "axis 'j' has size 2 and, in operand 1, 3"),
     (lambda: mg.einsum("ij->k", ONE((2, 2))), "output 'k' must hold letters of the operands"),

@@ -51,6 +51,20 @@ def test_zero_norm_and_constant_have_gradient_zero():
     assert gradient(lambda x: mg.norm(x, axis=1), [[0.0, 0.0], [3.0, 4.0]]) == [[[0, 0], [0.6, 0.8]]]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(st.floats(-1e6, 1e6), st.integers(1, 200), st.sampled_from([None, 0, (0, 1)]))
+def test_constants_whose_mean_is_rounded_have_gradient_zero(dtype, value, n, axis):
+    x = mg.Tensor(np.full((n, 3), value, dtype), requires_grad=True)
+    for f in (mg.std, mg.var):
+        y = f(x, axis=axis)
+        y.sum().backward()
+        assert not np.any(y.data) and not np.any(x.grad)
+
+
+def test_half_floats_are_averaged_in_float32():
+    assert mg.mean(np.full(1000, 300, np.float16)).item() == 300
+
+
 def test_norm_neither_overflows_nor_vanishes():
     for scale in (1e-30, 1e30):
         assert mg.norm(np.array([3, 4], np.float32) * np.float32(scale)).item() == pytest.approx(5 * scale)
@@ -66,10 +80,14 @@ def test_logsumexp_at_infinities():
     inf = np.inf
     assert mg.logsumexp([-inf, -inf]).item() == -inf and mg.logsumexp([1e30, 0.0]).item() == np.float32(1e30)
     assert mg.logsumexp([inf, 1.0]).item() == inf
+    assert mg.logsumexp([3e38, -3e38]).item() == np.float32(3e38)
     assert mg.logsumexp(np.zeros((0,))).item() == -inf
     assert gradient(mg.logsumexp, [-inf, -inf]) == [[0, 0]]
     assert gradient(mg.logsumexp, [inf, 1.0, inf]) == [[0.5, 0, 0.5]]
     assert gradient(mg.logsumexp, [-inf, 0.0]) == [[0, 1]]
+    assert np.isnan(gradient(mg.logsumexp, [np.nan, 0.0])).all()
+    rows = mg.logsumexp([[inf, 1.0], [-inf, -inf], [0.0, 0.0]], axis=1)
+    np.testing.assert_allclose(rows.data, [inf, -inf, np.log(2)], rtol=1e-6)
 
 
 def test_empty():
@@ -87,6 +105,27 @@ def test_argmax_and_argmin():
     x = mg.Tensor([[1.0, 3.0, 3.0], [4.0, 2.0, 2.0]], requires_grad=True)
     assert mg.argmax(x, axis=1).data.tolist() == [1, 0] and x.argmin(axis=1).data.tolist() == [0, 1]
     assert not mg.argmax(x).requires_grad
+    assert mg.argmax(x).item() == 3 and mg.argmax(x, axis=-1, keepdims=True).shape == (2, 1)
+    assert mg.argmin(np.array(5.0)).item() == 0 and mg.argmax(np.ones((0, 3)), axis=1).shape == (0,)
+
+
+@pytest.mark.parametrize("f", [mg.sum, mg.prod, mg.cumsum])
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int64])
+def test_integers_are_added_up_as_wide_as_in_numpy(f, dtype):
+    x = np.full(300, True) if dtype is bool else np.array([100, 2, 1] * 2, dtype)
+    want = getattr(np, f.__name__)(x)
+    assert f(x).dtype == want.dtype
+    np.testing.assert_array_equal(f(x).data, want)
+
+
+def test_replay_reads_new_values_of_strided_arrays():
+    first, second = np.random.default_rng(0).normal(size=(2, 3, 4))
+    step = mg.capture(lambda x: (mg.cumsum(x.T).sum(), mg.argmax(x, axis=0) * 1))
+    step(first), step(first)
+    total, places = step(second)
+    assert step.replays == 1
+    np.testing.assert_allclose(total.data, np.cumsum(second.T).sum())
+    np.testing.assert_array_equal(places.data, np.argmax(second, axis=0))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +134,15 @@ def test_argmax_and_argmin():
         (lambda: mg.sum(np.ones((2, 3)), axis=2), ValueError, r"sum: axis 2 is out of range for x \(2, 3\); expected -2 to 1"),
         (lambda: mg.sum(np.ones((2, 3)), axis=(0, -2)), ValueError, "names an axis of x .* twice"),
         (lambda: mg.mean(np.ones((2, 3)), axis=1.0), TypeError, "axis 1.0: expected an int"),
-        (lambda: mg.mean([1, 2]), TypeError, "convert with .astype"),
+        (lambda: mg.sum(1.0, axis=0), ValueError, r"sum: axis 0 is out of range for x \(\); a scalar has no axes"),
+        (lambda: mg.mean([1, 2]), TypeError, r"mean: needs floats, got x \(2,\) int64; convert with .astype"),
+        (lambda: mg.std([1, 2]), TypeError, "std: needs floats"),
+        (lambda: mg.norm([1, 2]), TypeError, "norm: needs floats"),
+        (lambda: mg.logsumexp([1, 2]), TypeError, "logsumexp: needs floats"),
+        (lambda: mg.cumsum(np.ones((2, 3)), axis=(0, 1)), TypeError, r"cumsum: axis \(0, 1\): expected one axis"),
+        (lambda: mg.argmax(np.ones((2, 3)), axis=(0, 1)), TypeError, r"argmax: axis \(0, 1\): expected one axis"),
+        (lambda: mg.argmax(np.ones((2, 3)), axis=2), ValueError, "argmax: axis 2 is out of range"),
+        (lambda: mg.argmin(np.ones((0, 3))), ValueError, r"argmin: x \(0, 3\) has no element; there is no argmin of nothing"),
     ],
 )
 def test_bad_input(call, error, message):

@@ -222,6 +222,23 @@ def einsum(subscripts, *operands_out):
 # --- reductions ---------------------------------------------------------------------------------------------------
 
 
+def mean(x, axis, keepdims, out):
+    """out = Σ x / n over axis, NaN where n = 0; half floats are summed in float32."""
+    total = np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=np.float32 if x.dtype == np.float16 else None)
+    n = x.size // out.size if out.size else 1
+    np.multiply(total, 1 / n if n else np.nan, out=out, casting="same_kind")
+
+
+def centre(x, axis, out):
+    """out = x - mean over axis, exactly 0 where all elements are equal."""
+    middle = np.empty([1 if i in axis else n for i, n in enumerate(x.shape)], x.dtype)
+    mean(x, axis, True, middle)
+    if x.size and x.dtype.kind == "f":  # rounded, the mean of equal elements can lie beside them: bring it back
+        np.maximum(middle, np.min(x, axis=axis, keepdims=True), out=middle)
+        np.minimum(middle, np.max(x, axis=axis, keepdims=True), out=middle)
+    np.subtract(x, middle, out=out)
+
+
 def prod(x, axis, keepdims, out):
     """out = Π x over axis."""
     np.multiply.reduce(x, axis=axis, out=out, keepdims=keepdims)
@@ -265,6 +282,11 @@ def extreme(x, ufunc, axis, keepdims, out):
     ufunc.reduce(x, axis=axis, out=out, keepdims=keepdims)
 
 
+def arg(x, which, axis, keepdims, out):
+    """out = the index of the first largest (np.argmax) or smallest (np.argmin) element along axis."""
+    which(x, axis=axis, out=out, keepdims=keepdims)
+
+
 def share(g, x, y, axis, out):
     """out = g where x equals y (the extreme along axis), divided by how many do; NaN counts as equal to NaN."""
     hit = np.equal(x, y) | (np.isnan(x) & np.isnan(y))
@@ -276,15 +298,15 @@ def logsumexp(x, axis, keepdims, out):
     """out = m + log Σ e^(x - m) with m the largest element."""
     top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     safe = np.where(np.isfinite(top), top, 0)
-    total = np.sum(np.exp(np.minimum(x - safe, 0)), axis=axis, keepdims=True)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
+        total = np.sum(np.exp(np.minimum(x - safe, 0)), axis=axis, keepdims=True)
         y = np.where(np.isposinf(top), np.inf, np.log(total) + safe)
     out[...] = y if keepdims else y.reshape(out.shape)
 
 
 def logsumexp_weights(x, y, axis, out):
     """out = e^(x - y); 0 where y = -inf; where y = +inf, equal shares of the elements that are +inf."""
-    out[...] = np.exp(np.where(np.isfinite(y), x - y, -np.inf))
+    out[...] = np.exp(np.where(np.isinf(y), -np.inf, x - y))
     if np.any(np.isposinf(y)):
         hit = np.isposinf(x)
         np.copyto(out, hit / np.maximum(np.count_nonzero(hit, axis=axis, keepdims=True), 1), where=np.isposinf(y))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..engine import Tensor, as_array, op
-from ..kernels import K, launch, new
+from ..kernels import K, contiguous, launch, new
 
 __all__ = ["einsum", "linear", "matmul"]
 METHODS: tuple[str, ...] = ("matmul",)
@@ -111,6 +112,7 @@ def einsum(subscripts: str, *operands: Any) -> Tensor:
     once, in alphabetical order. The gradient of an operand is the einsum of the cotangent with the other operands.
 
     Raises:
+        TypeError: if the subscripts are no string.
         ValueError: for a letter repeated within one operand or an ellipsis (neither is supported), a wrong number of
             operands or axes, sizes that differ, or an output letter that no operand has.
 
@@ -118,13 +120,15 @@ def einsum(subscripts: str, *operands: Any) -> Tensor:
         >>> einsum("ij,j->i", [[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0])
         Tensor([3., 7.])
     """
+    if not isinstance(subscripts, str):
+        raise TypeError(f"einsum: expected subscripts such as 'ij,jk->ik' first, got {type(subscripts).__name__}")
     text = subscripts.replace(" ", "")
     inputs, arrow, output = text.partition("->")
     terms = inputs.split(",")
     if not arrow:
         letters = inputs.replace(",", "")
         output = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    if not all(c.isalpha() for c in inputs.replace(",", "") + output):
+    if not all(c.isascii() and c.isalpha() for c in inputs.replace(",", "") + output):
         raise ValueError(f"einsum: {subscripts!r}: only letters, commas and '->' are supported, no ellipsis")
     if len(terms) != len(operands):
         raise ValueError(f"einsum: {subscripts!r} names {len(terms)} operands, got {len(operands)}")
@@ -168,8 +172,8 @@ def _einsum(*operands, terms, output):
 
 
 def _rows(x: np.ndarray) -> np.ndarray:
-    """View x as a matrix of its last axis: (..., D) -> (N, D)."""
-    return x if x.ndim == 2 else x.reshape(int(np.prod(x.shape[:-1])), x.shape[-1])
+    """View x, or a launched copy if its memory allows no view, as a matrix of its last axis: (..., D) -> (N, D)."""
+    return x if x.ndim == 2 else contiguous(x).reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def _t(x: np.ndarray) -> np.ndarray:

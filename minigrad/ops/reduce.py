@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import Tensor, as_array, op
-from ..kernels import K, launch, new
+from ..kernels import K, contiguous, launch, new
 
 __all__ = ["argmax", "argmin", "cumsum", "logsumexp", "max", "mean", "min", "norm", "prod", "std", "sum", "var"]
 METHODS: tuple[str, ...] = ("argmax", "argmin", "cumsum", "max", "mean", "min", "prod", "std", "sum", "var")
@@ -17,7 +17,7 @@ Axis = int | tuple[int, ...] | None
 
 @op(analytic=True)
 def sum(x, /, axis: Axis = None, keepdims: bool = False):
-    """Σ x over axis.
+    """Σ x over axis; of booleans and small integers in 64 bits, as in NumPy, so that a mask's sum counts.
 
     Equation: gx = gy, repeated along axis.
 
@@ -26,7 +26,7 @@ def sum(x, /, axis: Axis = None, keepdims: bool = False):
         Tensor([4., 6.])
     """
     axes = _axes("sum", x, axis)
-    y = launch(K.sum, x, axes, keepdims, out=_out(x, axes, keepdims))
+    y = launch(K.sum, x, axes, keepdims, out=_out(x, axes, keepdims, _wide(x)))
     shape = x.shape
 
     def vjp(gy):
@@ -42,9 +42,8 @@ def mean(x, /, axis: Axis = None, keepdims: bool = False):
     Equation: gx = gy / n, repeated along axis.
     """
     axes = _axes("mean", x, axis)
-    scale = _scale(x, axes, 0)
-    y = launch(K.sum, x, axes, keepdims, out=_out(x, axes, keepdims))
-    launch(np.multiply, y, scale, out=y)
+    scale = _scale("mean", x, axes, 0)
+    y = launch(K.mean, x, axes, keepdims, out=_out(x, axes, keepdims))
     shape = x.shape
 
     def vjp(gy):
@@ -60,8 +59,8 @@ def var(x, /, axis: Axis = None, ddof: float = 0, keepdims: bool = False):
     Equation: gx = 2 gy (x - mean) / (n - ddof).
     """
     axes = _axes("var", x, axis)
-    scale = _scale(x, axes, ddof)
-    d = _centred(x, axes)
+    scale = _scale("var", x, axes, ddof)
+    d = launch(K.centre, x, axes, out=new(x.shape, x.dtype))
     y = _mean_square(d, axes, keepdims, scale)
 
     def vjp(gy):
@@ -78,8 +77,8 @@ def std(x, /, axis: Axis = None, ddof: float = 0, keepdims: bool = False):
     Equation: gx = gy (x - mean) / ((n - ddof) y).
     """
     axes = _axes("std", x, axis)
-    scale = _scale(x, axes, ddof)
-    d = _centred(x, axes)
+    scale = _scale("std", x, axes, ddof)
+    d = launch(K.centre, x, axes, out=new(x.shape, x.dtype))
     y = _mean_square(d, axes, keepdims, scale)
     launch(np.sqrt, y, out=y)
 
@@ -100,6 +99,7 @@ def norm(x, /, axis: Axis = None, keepdims: bool = False):
         >>> norm([3.0, 4.0])
         Tensor(5.)
     """
+    _need_floats("norm", x)
     axes = _axes("norm", x, axis)
     y = launch(K.norm, x, axes, keepdims, out=_out(x, axes, keepdims))
 
@@ -137,7 +137,7 @@ def prod(x, /, axis: Axis = None, keepdims: bool = False):
     Equation: gx_i = gy Π_(j≠i) x_j, from products of the elements before and after i, exact where there are zeros.
     """
     axes = _axes("prod", x, axis)
-    y = launch(K.prod, x, axes, keepdims, out=_out(x, axes, keepdims))
+    y = launch(K.prod, x, axes, keepdims, out=_out(x, axes, keepdims, _wide(x)))
 
     def vjp(gy):
         others = launch(K.prod_others, x, axes, out=new(x.shape, x.dtype))
@@ -157,9 +157,9 @@ def cumsum(x, /, axis: int | None = None):
         Tensor([1., 3., 6.])
     """
     shape = x.shape
-    flat = x.reshape(-1) if axis is None else x
-    (along,) = _axes("cumsum", flat, 0 if axis is None else axis)
-    y = launch(K.cumsum, flat, along, out=new(flat.shape, x.dtype))
+    flat = contiguous(x).reshape(-1) if axis is None else x
+    along = _one_axis("cumsum", flat, 0 if axis is None else axis)
+    y = launch(K.cumsum, flat, along, out=new(flat.shape, _wide(x)))
 
     def vjp(gy):
         back = launch(K.cumsum, np.flip(gy, along), along, out=new(gy.shape, gy.dtype))
@@ -174,6 +174,7 @@ def logsumexp(x, /, axis: Axis = None, keepdims: bool = False):
 
     Equation: gx = gy e^(x - y); 0 where y = -inf; where some elements are +inf, these share it equally.
     """
+    _need_floats("logsumexp", x)
     axes = _axes("logsumexp", x, axis)
     y = launch(K.logsumexp, x, axes, keepdims, out=_out(x, axes, keepdims))
 
@@ -185,18 +186,21 @@ def logsumexp(x, /, axis: Axis = None, keepdims: bool = False):
 
 
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first largest element along axis, as integers without gradient.
+    """The index of the first largest element along axis (of all elements without), as integers without gradient.
+
+    Raises:
+        ValueError: if there is no element, or no such axis.
 
     Example:
         >>> argmax([[1.0, 3.0], [4.0, 2.0]], axis=1)
         Tensor([1, 0])
     """
-    return Tensor(np.asarray(np.argmax(as_array(x), axis=axis, keepdims=keepdims)))
+    return _arg("argmax", np.argmax, as_array(x), axis, keepdims)
 
 
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first smallest element along axis, as integers without gradient."""
-    return Tensor(np.asarray(np.argmin(as_array(x), axis=axis, keepdims=keepdims)))
+    """The index of the first smallest element along axis; see :func:`argmax`."""
+    return _arg("argmin", np.argmin, as_array(x), axis, keepdims)
 
 
 # --- shared by the ops above --------------------------------------------------------------------------------------
@@ -211,17 +215,33 @@ def _axes(name: str, x: np.ndarray, axis: Axis) -> tuple[int, ...]:
         if isinstance(a, bool) or not isinstance(a, (int, np.integer)):
             raise TypeError(f"{name}: axis {a!r}: expected an int, a tuple of ints or None")
         if not -x.ndim <= a < x.ndim:
-            raise ValueError(f"{name}: axis {a} is out of range for x {x.shape}; expected {-x.ndim} to {x.ndim - 1}")
+            valid = f"expected {-x.ndim} to {x.ndim - 1}" if x.ndim else "a scalar has no axes"
+            raise ValueError(f"{name}: axis {a} is out of range for x {x.shape}; {valid}")
     axes = tuple(int(a) % x.ndim for a in axes)
     if len(set(axes)) != len(axes):
         raise ValueError(f"{name}: axis {axis} names an axis of x {x.shape} twice")
     return axes
 
 
-def _out(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+def _one_axis(name: str, x: np.ndarray, axis: Any) -> int:
+    axes = _axes(name, x, axis)
+    if len(axes) != 1:
+        raise TypeError(f"{name}: axis {axis!r}: expected one axis; reshape x {x.shape} to join several")
+    return axes[0]
+
+
+def _out(x: np.ndarray, axes: tuple[int, ...], keepdims: bool, dtype: Any = None) -> np.ndarray:
+    dtype = x.dtype if dtype is None else dtype
     if keepdims:
-        return new(tuple(1 if i in axes else n for i, n in enumerate(x.shape)), x.dtype)
-    return new(tuple(n for i, n in enumerate(x.shape) if i not in axes), x.dtype)
+        return new(tuple(1 if i in axes else n for i, n in enumerate(x.shape)), dtype)
+    return new(tuple(n for i, n in enumerate(x.shape) if i not in axes), dtype)
+
+
+def _wide(x: np.ndarray) -> np.dtype:
+    """The dtype in which NumPy adds up: booleans and small integers in 64 bits."""
+    if x.dtype.kind in "fc":
+        return x.dtype
+    return np.result_type(x.dtype, np.uint if x.dtype.kind == "u" else np.int_)
 
 
 def _keep(y: np.ndarray, axes: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
@@ -229,20 +249,24 @@ def _keep(y: np.ndarray, axes: tuple[int, ...], shape: tuple[int, ...]) -> np.nd
     return y.reshape(tuple(1 if i in axes else n for i, n in enumerate(shape)))
 
 
-def _scale(x: np.ndarray, axes: tuple[int, ...], ddof: float) -> np.ndarray:
-    """1 / (n - ddof), NaN where that is no positive number."""
+def _need_floats(name: str, x: np.ndarray) -> None:
     if x.dtype.kind not in "fc":
-        raise TypeError(f"a mean of {x.dtype} needs floats; convert with .astype(np.float32)")
+        raise TypeError(f"{name}: needs floats, got x {x.shape} {x.dtype}; convert with .astype(np.float32)")
+
+
+def _need_elements(name: str, x: np.ndarray, y: np.ndarray, axis: Axis) -> None:
+    if y.size and not x.size:
+        along = "" if axis is None else f" along axis {axis}"
+        raise ValueError(f"{name}: x {x.shape} has no element{along}; there is no {name} of nothing")
+
+
+def _scale(name: str, x: np.ndarray, axes: tuple[int, ...], ddof: float) -> np.ndarray:
+    """1 / (n - ddof), NaN where that is no positive number."""
+    _need_floats(name, x)
     n = 1
     for i in axes:
         n *= x.shape[i]
     return np.asarray(1 / (n - ddof) if n > ddof else np.nan, np.empty(0, x.dtype).real.dtype)
-
-
-def _centred(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    centre = launch(K.sum, x, axes, True, out=_out(x, axes, True))
-    launch(np.multiply, centre, _scale(x, axes, 0), out=centre)
-    return launch(np.subtract, x, centre)
 
 
 def _mean_square(d: np.ndarray, axes: tuple[int, ...], keepdims: bool, scale: np.ndarray) -> np.ndarray:
@@ -250,11 +274,17 @@ def _mean_square(d: np.ndarray, axes: tuple[int, ...], keepdims: bool, scale: np
     return launch(np.multiply, y, scale, out=y)
 
 
+def _arg(name: str, which: Any, x: np.ndarray, axis: int | None, keepdims: bool) -> Tensor:
+    along = None if axis is None else _one_axis(name, x, axis)
+    y = _out(x, _axes(name, x, along), keepdims, np.intp)
+    _need_elements(name, x, y, axis)
+    return Tensor(launch(K.arg, x, which, along, keepdims, out=y))
+
+
 def _extreme(name: str, ufunc: np.ufunc, x: np.ndarray, axis: Axis, keepdims: bool) -> tuple[np.ndarray, Any]:
     axes = _axes(name, x, axis)
     y = _out(x, axes, keepdims)
-    if y.size and not x.size:
-        raise ValueError(f"{name}: x {x.shape} has no element along axis {axis}; there is no {name} of nothing")
+    _need_elements(name, x, y, axis)
     launch(K.extreme, x, ufunc, axes, keepdims, out=y)
 
     def vjp(gy):
