@@ -189,7 +189,7 @@ def _start_mpi(launcher: str, expected: int) -> MPIComm:
         ) from None
     found = MPI.COMM_WORLD.Get_size()
     if found != expected:
-        library = MPI.Get_library_version().split(",")[0].splitlines()[0].strip("\0 ")
+        library = " ".join(MPI.Get_library_version().split(",")[0].splitlines()[0].strip("\0").split())
         raise LaunchError(
             f"{launcher}={expected} processes were started, but mpi4py's MPI ({library}) sees {found}: the launcher belongs to "
             "another MPI. Use the mpiexec (or srun --mpi=...) of the MPI that mpi4py is linked to, or build mpi4py against the "

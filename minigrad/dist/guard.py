@@ -90,7 +90,7 @@ def end_together(comm: MPIComm) -> None:
                 say(str(code))
                 comm.abort(1)
             if code:
-                comm.abort(code)
+                comm.abort(code & 255 or 1)  # 256 would be 0 to the shell
         return code
 
     class Exit(SystemExit):

@@ -91,6 +91,7 @@ COLLECTIVES = """
                 raise AssertionError(bad)
         cores = len(os.sched_getaffinity(0))
         assert blas_threads() in (None, max(1, cores // comm.local_size)), (blas_threads(), cores)
+        assert comm.local_size <= cores or os.environ["MPIR_CVAR_POLLS_BEFORE_YIELD"] == "1"
         assert os.environ["NUMBA_NUM_THREADS"] == os.environ["OMP_NUM_THREADS"] == str(max(1, cores // comm.local_size))
 
     # ragged and empty parts, with sums and counts reduced together
