@@ -99,6 +99,8 @@ class Tensor:
     __array_priority__ = 1000
 
     def __init__(self, data: Any, requires_grad: bool = False, name: str | None = None) -> None:
+        if isinstance(data, Tensor) and data.requires_grad:
+            raise RuntimeError(f"Tensor: {data._label()} is on the tape, a copy would lose the gradient; use .detach()")
         self._data = as_array(data)
         self.name = name
         self._grad: np.ndarray | None = None
@@ -143,6 +145,8 @@ class Tensor:
                 f"data: {self._label()} is {_describe(self._data)}, the new value is {_describe(value)}; "
                 "shape and dtype of a leaf stay"
             )
+        if not self._data.flags.writeable:
+            raise ValueError(f"data: {self._label()} lies in read-only memory; make the tensor from array.copy()")
         self._data[...] = value  # in place: an optimizer's flat block may own this memory
 
     @property
@@ -227,6 +231,8 @@ class Tensor:
         """
         if not (self._requires and self.is_leaf):
             raise RuntimeError(f"on_grad_ready: {self._label()} is no leaf that requires gradients")
+        if not callable(callback):
+            raise TypeError(f"on_grad_ready: expected a function of the leaf, got {type(callback).__name__}")
         home = self._home = self._home or _Home()
         entry = [callback]  # a new object: the same callback may be given twice, and removed once
         home.hooks = (*home.hooks, entry)
@@ -487,6 +493,9 @@ def _plain(info: Op, values: Iterable[Any]) -> tuple[Any, ...]:
 
 def _apply(info: Op, operands: tuple[Any, ...], rest: tuple[Any, ...], settings: dict[str, Any]) -> Any:
     if settings:
+        for name in settings:
+            if name in info.operands:
+                raise TypeError(f"{info.name}: operand {name} is passed by its position, not by its name")
         settings = dict(zip(settings, _plain(info, settings.values())))
     arrays: list[Any] = []
     edges: list[Any] = []
@@ -712,7 +721,7 @@ def _fingerprint(array: np.ndarray) -> int:
     whole = array.reshape(-1).view(np.uint8)
     cut = whole.size // 4096 * 4096
     sums = np.einsum("ij,j->i", whole[:cut].view(np.uint64).reshape(-1, 512), _weights)
-    return zlib.crc32(sums, zlib.crc32(whole[7:cut:8].copy(), zlib.crc32(whole[cut:])))
+    return zlib.crc32(sums.data, zlib.crc32(whole[7:cut:8].copy().data, zlib.crc32(whole[cut:].data)))
 
 
 # --- backward -----------------------------------------------------------------------------------------------------
@@ -736,6 +745,8 @@ def backward(
     """
     if isinstance(outputs, Tensor):
         raise TypeError("backward: expected a list of tensors; for one, call its method: loss.backward()")
+    if gradients is not None and len(gradients) != len(outputs):
+        raise ValueError(f"backward: {len(outputs)} tensors and {len(gradients)} gradients; give one (or None) for each")
     received: dict[Any, Any] = {}  # node or leaf: for each of its outputs the sum so far, and whether that array is ours
     for i, output in enumerate(outputs):
         seed = _seed(output, None if gradients is None else gradients[i])

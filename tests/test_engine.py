@@ -1377,3 +1377,36 @@ def test_op_that_returns_no_array(define):
 
     with pytest.raises(TypeError, match="number: its output is float, expected an array; compute it by launch"):
         number(leaf([1.0]))
+
+
+def test_gradients_are_not_lost_by_wrapping():
+    x = leaf([1.0])
+    for t in (x, x * 2):
+        with pytest.raises(RuntimeError, match="Tensor: .* is on the tape, a copy would lose the gradient; use .detach"):
+            Tensor(t)
+    assert Tensor(x.detach(), requires_grad=True).data is x.data
+
+
+def test_read_only_leaf():
+    x = leaf([1.0])
+    d = (x * 2).detach()
+    d.requires_grad = True
+    with pytest.raises(ValueError, match=r"data: a tensor \(1,\) lies in read-only memory; make the tensor from array.copy"):
+        d.data = np.zeros(1, np.float32)
+    flatten([d])  # a block's memory is its own
+    d.data = np.zeros(1, np.float32)
+    assert d.item() == 0 and (x * 2).item() == 2
+
+
+def test_wrong_arguments_are_told():
+    x = leaf([1.0, 2.0])
+    with pytest.raises(TypeError, match="exp: operand x is passed by its position, not by its name"):
+        mg.exp(x=x)
+    with pytest.raises(TypeError, match="backward: expected a list of tensors"):
+        backward(x.sum())
+    with pytest.raises(ValueError, match="backward: 2 tensors and 1 gradients"):
+        backward([x.sum(), x.sum()], [None])
+    with pytest.raises(ValueError, match=r"backward: .* \(2,\) is float32, the gradient passed is \(3,\) float64"):
+        (x * 1).backward(np.ones(3))
+    with pytest.raises(TypeError, match="on_grad_ready: expected a function of the leaf, got int"):
+        x.on_grad_ready(3)
