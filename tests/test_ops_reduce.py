@@ -118,6 +118,12 @@ def test_integers_are_added_up_as_wide_as_in_numpy(f, dtype):
     np.testing.assert_array_equal(f(x).data, want)
 
 
+def test_replay_counts_the_new_mask():
+    step = mg.capture(lambda x: (~(mg.Tensor(x) > 0) & (mg.Tensor(x) != -1)).sum())
+    counts = [step(np.array(x)).item() for x in ([1.0, -1.0, -2.0], [1.0, -1.0, -2.0], [-3.0, -1.0, -2.0])]
+    assert counts == [1, 1, 2] and step.replays == 1
+
+
 def test_replay_reads_new_values_of_strided_arrays():
     first, second = np.random.default_rng(0).normal(size=(2, 3, 4))
     step = mg.capture(lambda x: (mg.cumsum(x.T).sum(), mg.argmax(x, axis=0) * 1))

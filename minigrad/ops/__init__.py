@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import Tensor
+from ..kernels import launch
 from . import activation, basic, conv, index, loss, normalization, recurrent, reduce, shape
 from . import attention as _attention  # the functions take the names attention, crf and linear
 from . import crf as _crf
@@ -37,7 +38,7 @@ def _compare(ufunc: np.ufunc) -> Callable[..., Any]:
     def method(self: Tensor, other: Any) -> Tensor:
         if isinstance(other, (str, bytes)):  # never equal, and in no order
             return NotImplemented
-        return Tensor(np.asarray(ufunc(self.data, other.data if isinstance(other, Tensor) else other)))
+        return Tensor(launch(ufunc, self.data, other.data if isinstance(other, Tensor) else other))
 
     return method
 
@@ -57,7 +58,7 @@ for _name in ("less", "less_equal", "greater", "greater_equal", "equal", "not_eq
     setattr(Tensor, f"__{_short}__", _compare(getattr(np, _name)))
 Tensor.__neg__ = basic.negative
 Tensor.__abs__ = basic.abs
-Tensor.__invert__ = lambda self: Tensor(np.asarray(np.invert(self.data)))  # of masks; floats have none
+Tensor.__invert__ = lambda self: Tensor(launch(np.invert, self.data))  # of masks; floats have none
 for _name in ("and", "or", "xor"):
     setattr(Tensor, f"__{_name}__", _compare(getattr(np, f"bitwise_{_name}")))
     setattr(Tensor, f"__r{_name}__", getattr(Tensor, f"__{_name}__"))
