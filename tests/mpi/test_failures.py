@@ -36,7 +36,10 @@ FAULTS = {
         "IndexError: list index out of range",
     ),
     "exception without streams": ("    sys.stdout.close(); sys.stderr.close(); sys.stdout = None; 1 / 0", ""),
-    "sys.exit": ("    sys.exit(256)", ""),  # 0 to the shell, if passed on as it is
+    "sys.exit with a number and a live thread": (
+        "    threading.Thread(target=time.sleep, args=(60,)).start()\n    sys.exit(256)",  # 0 to the shell, if passed on as it is
+        "",
+    ),
     "sys.exit with a message and a live thread": (
         "    threading.Thread(target=time.sleep, args=(60,)).start()\n    sys.exit('no such column: age')",
         "no such column: age",
